@@ -137,7 +137,7 @@ fn controllers(bed: &Testbed) -> [Option<u32>; 2] {
 #[derive(Default)]
 struct Findings {
     complaints: Vec<(usize, String)>,
-    drawn: BTreeMap<(Condition, place::Place, Storage), u32>,
+    drawn: BTreeMap<(Condition, place::Place, Vec<Storage>), u32>,
     /// The longest hold for each condition, in seconds.
     held: BTreeMap<Condition, i64>,
     later: BTreeMap<Condition, i64>,
@@ -177,7 +177,8 @@ impl Findings {
             .into_iter()
             .fold(self.slowest_control, i64::max);
         for (pair, (plain, labelled)) in compared.iter().zip(plain.iter().zip(&after.ends)) {
-            let drawn = (pair.condition, pair.place, pair.storage);
+            let volumes = pair.volumes().map(|(_, storage)| storage).collect();
+            let drawn = (pair.condition, pair.place, volumes);
             *self.drawn.entry(drawn).or_default() += 1;
             self.judge(circumstances, pair, plain, labelled);
         }

@@ -135,19 +135,38 @@ const CI_PAIRS: [Properties; 31] = [
     ),
 ];
 
+/// Pairs of runs with several volumes: the first volume, and the others.
+const SEVERAL: [(bool, Storage, [Storage; 2]); 2] = [
+    (true, Storage::InZone, [Storage::InOtherZone, Storage::OnOneNode]),
+    (
+        false,
+        Storage::OnOneNode,
+        [Storage::WithTheFirstPod, Storage::OnOneNode],
+    ),
+];
+
 /// Pairs with as few and as short tasks as their conditions allow.
 pub(super) fn pairs() -> Vec<Pair> {
-    CI_PAIRS.into_iter().enumerate().map(pair).collect()
+    let several = SEVERAL.into_iter().map(|(assistants, storage, more)| Pair {
+        length: 2,
+        more: more.to_vec(),
+        ..pair((assistants, Condition::None, Anywhere, storage, "true"))
+    });
+    let all = CI_PAIRS.into_iter().map(pair).chain(several);
+    all.enumerate()
+        .map(|(number, pair)| Pair { number, ..pair })
+        .collect()
 }
 
-fn pair((number, (assistants, condition, place, storage, strategy)): (usize, Properties)) -> Pair {
+fn pair((assistants, condition, place, storage, strategy): Properties) -> Pair {
     Pair {
-        number,
+        number: 0,
         seed: None,
         assistants,
         place,
         condition,
         storage,
+        more: Vec::new(),
         strategy,
         width: condition.widest().min(1),
         length: 1,
@@ -167,7 +186,8 @@ fn the_pairs_in_ci_contain_every_condition_place_storage_and_strategy() {
         assert!(pairs().iter().any(|pair| pair.place == place), "{place:?}");
     }
     for storage in Storage::ALL {
-        assert!(pairs().iter().any(|pair| pair.storage == storage), "{storage:?}");
+        let has_it = |pair: &Pair| pair.storage == storage || pair.more.contains(&storage);
+        assert!(pairs().iter().any(has_it), "{storage:?}");
     }
     for strategy in STRATEGIES {
         assert!(pairs().iter().any(|pair| pair.strategy == strategy), "{strategy}");

@@ -4,7 +4,7 @@ use super::condition::Condition;
 use super::pair::{Pair, Storage, Variant};
 use super::place::ZONE;
 use crate::support::fake_csi::{IMMEDIATE, WITH_THE_FIRST_POD};
-use crate::support::pvcs::{with_pvc, with_workspace};
+use crate::support::pvcs::with_workspace_of;
 use placement::keys;
 use serde_json::{Value, json};
 use testbed::runs::{OPT_IN, RunSpec};
@@ -16,6 +16,8 @@ pub(super) const GAP: &str = "gap";
 /// The app to which runs have affinity or anti-affinity.
 pub(super) const DATABASE: &str = "database";
 const SIDES: [&str; 3] = ["left", "middle", "right"];
+/// The tasks in the order in which they get the volumes of their run.
+const MOUNTING: [&str; 6] = ["first", "second", "third", "left", "middle", "right"];
 
 /// The run, and the runs of its namespace that are created together with it.
 pub(super) fn runs(pair: &Pair, variant: Variant) -> Vec<RunSpec> {
@@ -86,15 +88,27 @@ fn mounting(pair: &Pair, run: RunSpec) -> RunSpec {
             "accessModes": ["ReadWriteOnce"], "storageClassName": class, "resources": {"requests": requests},
         }}})
     };
-    match pair.storage {
-        Storage::None => run,
-        Storage::InZone | Storage::OnOneNode => {
-            let pvc = run.name().to_owned();
-            with_pvc(run, &pvc)
-        }
-        Storage::Immediate => with_workspace(run, &made(IMMEDIATE)),
-        Storage::WithTheFirstPod => with_workspace(run, &made(WITH_THE_FIRST_POD)),
-    }
+    let (name, count) = (run.name().to_owned(), pair.volumes().count());
+    pair.volumes().fold(run, |run, (number, storage)| {
+        let volume = match storage {
+            Storage::None => return run,
+            Storage::InZone | Storage::InOtherZone | Storage::OnOneNode => {
+                json!({"persistentVolumeClaim": {"claimName": pvc(&name, number)}})
+            }
+            Storage::Immediate => made(IMMEDIATE),
+            Storage::WithTheFirstPod => made(WITH_THE_FIRST_POD),
+        };
+        let mounts = |task: &str| {
+            let turn = MOUNTING.iter().position(|name| *name == task);
+            turn.is_some_and(|turn| turn % count == number)
+        };
+        with_workspace_of(run, &format!("volume-{number}"), &volume, mounts)
+    })
+}
+
+/// The name of a PVC that exists before its run, by the number of its volume.
+pub(super) fn pvc(run: &str, number: usize) -> String {
+    format!("{run}-volume-{number}")
 }
 
 fn special(pair: &Pair, run: RunSpec) -> RunSpec {

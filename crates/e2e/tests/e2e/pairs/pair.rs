@@ -21,12 +21,14 @@ const PLACES: [Place; 8] = [
 
 pub(super) const STRATEGIES: [&str; 4] = ["true", "colocateCompleted", "colocateAlways", "isolateAlways"];
 
-/// The volume that the tasks mount.
+/// A volume that tasks mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Storage {
     None,
     /// Exists before the run, and can be attached to nodes of one zone only.
     InZone,
+    /// The same, of another zone.
+    InOtherZone,
     /// Exists before the run, on a disk of one node.
     OnOneNode,
     /// Tekton creates the PVC, and the driver creates the volume at once in a zone of its choice.
@@ -46,10 +48,20 @@ const STORAGES: [Storage; 8] = [
     Storage::WithTheFirstPod,
 ];
 
+/// The second and the third volume of a run.
+const MORE: [Storage; 5] = [
+    Storage::InZone,
+    Storage::InOtherZone,
+    Storage::OnOneNode,
+    Storage::Immediate,
+    Storage::WithTheFirstPod,
+];
+
 impl Storage {
-    pub(super) const ALL: [Self; 5] = [
+    pub(super) const ALL: [Self; 6] = [
         Self::None,
         Self::InZone,
+        Self::InOtherZone,
         Self::OnOneNode,
         Self::Immediate,
         Self::WithTheFirstPod,
@@ -63,6 +75,7 @@ impl Storage {
             _ if assistants && (place == Place::Sandbox || condition.moves()) => Self::None,
             // A namespace of the pair's own contains only the PVCs that Tekton creates.
             Self::InZone | Self::OnOneNode if condition == Condition::QuotaOfSets => Self::WithTheFirstPod,
+            Self::InOtherZone if place != Place::Anywhere => Self::InZone,
             _ if !(condition.goes_with_volumes() || condition == Condition::QuotaOfSets) => Self::None,
             Self::OnOneNode if condition.moves() || condition.has_nodes() => Self::None,
             // The driver would choose another zone than the placeholder, and the run would have to move there.
@@ -89,6 +102,8 @@ pub(super) struct Pair {
     pub(super) place: Place,
     pub(super) condition: Condition,
     pub(super) storage: Storage,
+    /// Further volumes. Each task mounts one volume.
+    pub(super) more: Vec<Storage>,
     pub(super) strategy: &'static str,
     /// Number of tasks parallel to the second one. All of them follow the first task, and the third task follows the second.
     pub(super) width: usize,
@@ -104,15 +119,27 @@ impl Pair {
         let rng = &mut Rng::with_seed(seed);
         let (assistants, condition) = (rng.bool(), one_of(rng, &Condition::ALL));
         let place = condition.place(one_of(rng, &PLACES));
+        let storage = one_of(rng, &STORAGES).beside(condition, place, assistants);
+        let more = (0..rng.usize(0..3)).map(|_| one_of(rng, &MORE).beside(condition, place, assistants));
+        let more: Vec<_> = more.filter(|_| storage != Storage::None).collect();
+        let more = if goes_with_several_volumes(condition, place) {
+            more
+        } else {
+            Vec::new()
+        };
         Self {
             number,
             seed: Some(seed),
             assistants,
             place,
             condition,
-            storage: one_of(rng, &STORAGES).beside(condition, place, assistants),
+            storage,
             strategy: one_of(rng, &STRATEGIES),
-            width: rng.usize(0..3).min(condition.widest()),
+            // Tasks with different volumes may need a move each.
+            width: rng
+                .usize(0..3)
+                .min(if more.is_empty() { condition.widest() } else { 1 }),
+            more,
             length: rng.usize(0..3).max(condition.shortest()),
             lasting: condition.lasting(one_of(rng, &[300, 1000, 3000].map(Duration::from_millis))),
             finally: rng.u32(0..4) == 0,
@@ -130,6 +157,7 @@ impl Pair {
             place: Place::Anywhere,
             condition: Condition::None,
             storage: Storage::None,
+            more: Vec::new(),
             strategy: "true",
             width: 0,
             length: 2,
@@ -158,10 +186,33 @@ impl Pair {
 
     /// Number of nodes that no other run uses, because the condition changes them.
     pub(super) fn own_nodes(&self) -> usize {
-        match self.storage {
-            _ if self.condition.has_nodes() => 2,
-            Storage::OnOneNode => 1,
-            Storage::None | Storage::InZone | Storage::Immediate | Storage::WithTheFirstPod => 0,
+        if self.condition.has_nodes() {
+            2
+        } else {
+            let disks = self
+                .volumes()
+                .filter(|(_, storage)| *storage == Storage::OnOneNode);
+            disks.map(|(number, _)| number + 1).max().unwrap_or_default()
+        }
+    }
+
+    /// The volumes with their numbers.
+    pub(super) fn volumes(&self) -> impl Iterator<Item = (usize, Storage)> {
+        let all = [self.storage].into_iter().chain(self.more.iter().copied());
+        all.filter(|storage| *storage != Storage::None).enumerate()
+    }
+
+    /// The tasks cannot all be on one node, because of the pair's condition or because of its volumes.
+    pub(super) fn is_apart(&self) -> bool {
+        self.condition.is_apart() || !self.more.is_empty()
+    }
+
+    /// Most moves of the run. With several volumes, each task may need a move.
+    pub(super) fn most_moves(&self) -> i64 {
+        if self.more.is_empty() {
+            self.condition.most_moves()
+        } else {
+            i64::try_from(1 + self.width + self.length).unwrap()
         }
     }
 
@@ -169,6 +220,21 @@ impl Pair {
     pub(super) fn at_once(&self) -> usize {
         (self.width + self.length.min(1)).max(1)
     }
+}
+
+/// Conditions and places that do not decide themselves on which nodes the tasks are.
+fn goes_with_several_volumes(condition: Condition, place: Place) -> bool {
+    let is_free = matches!(
+        condition,
+        Condition::None
+            | Condition::OwnPreferredAffinity
+            | Condition::LabelledTask
+            | Condition::MadeByATrigger
+            | Condition::FailsOnce
+            | Condition::Fails
+            | Condition::PlaceholderDeleted
+    );
+    is_free && matches!(place, Place::Anywhere | Place::Dedicated | Place::Zone)
 }
 
 #[e2e_test]
@@ -180,11 +246,14 @@ fn drawn_pairs_are_of_every_kind_and_none_would_hang_without_the_label() {
         assert!(drawn().any(|pair| pair.condition == condition), "{condition:?}");
     }
     for storage in Storage::ALL {
-        assert!(drawn().any(|pair| pair.storage == storage), "{storage:?}");
+        let has_it = |pair: &Pair| pair.storage == storage || pair.more.contains(&storage);
+        assert!(drawn().any(|pair| has_it(&pair)), "{storage:?}");
         let in_a_sandbox =
             |pair: Pair| (pair.place, pair.storage, pair.assistants) == (Place::Sandbox, storage, true);
         assert_eq!(drawn().any(in_a_sandbox), storage == Storage::None, "{storage:?}");
     }
+    let most = drawn().map(|pair| pair.volumes().count()).max();
+    assert_eq!(most, Some(3));
     for pair in drawn().filter(|pair| pair.condition.has_nodes()) {
         assert!(pair.own_nodes() == 2 && pair.place != Place::Busy, "{pair:?}");
     }

@@ -2,9 +2,9 @@
 
 use super::cluster::LISTENER;
 use super::condition::Condition;
-use super::manifest::OWNER;
+use super::manifest::{OWNER, pvc};
 use super::pair::{Pair, Storage, Variant};
-use super::place::{ZONE, only_where, tainted};
+use super::place::{Place, ZONE, only_where, tainted};
 use crate::moves_with_volumes::add_attaching_nodes;
 use crate::support::SOON;
 use crate::support::fake_csi::DRIVER;
@@ -32,7 +32,9 @@ pub(super) async fn prepare(bed: &Testbed, pair: &Pair, variant: Variant) {
         let client = bed.client().await.unwrap();
         apply::apply_all(&client, &account).await.unwrap();
     }
-    add_pvc(bed, pair, &pair.name(variant)).await;
+    for (number, storage) in pair.volumes() {
+        add_pvc(bed, pair, storage, (&pair.name(variant), number)).await;
+    }
 }
 
 async fn limit(bed: &Testbed, pair: &Pair, namespace: &str) {
@@ -108,19 +110,19 @@ fn listener(name: &str) -> [Value; 2] {
     ]
 }
 
-async fn add_pvc(bed: &Testbed, pair: &Pair, name: &str) {
-    let volume = match pair.storage {
-        Storage::InZone => json!({
-            "csi": {"driver": DRIVER, "volumeHandle": name},
-            "nodeAffinity": only_where(ZONE, pair.place.zone()),
-        }),
+async fn add_pvc(bed: &Testbed, pair: &Pair, storage: Storage, (run, number): (&str, usize)) {
+    let name = pvc(run, number);
+    let in_zone = |zone| json!({"csi": {"driver": DRIVER, "volumeHandle": name}, "nodeAffinity": only_where(ZONE, zone)});
+    let volume = match storage {
+        Storage::InZone => in_zone(pair.place.zone()),
+        Storage::InOtherZone => in_zone(Place::Zone.zone()),
         Storage::OnOneNode => json!({
             "local": {"path": "/tmp"},
-            "nodeAffinity": only_where(keys::HOSTNAME, &format!("{name}-0")),
+            "nodeAffinity": only_where(keys::HOSTNAME, &format!("{run}-{number}")),
         }),
         Storage::None | Storage::Immediate | Storage::WithTheFirstPod => return,
     };
-    create_pvc_of(bed, name, volume).await;
+    create_pvc_of(bed, &name, volume).await;
 }
 
 /// Creates the run as the pair requires: directly, by a trigger, or from a Pipeline.

@@ -141,6 +141,7 @@ impl Circumstances {
                 Condition::LargeTasks | Condition::TaskElsewhere => moves * MOVE + one_after_another(pair),
                 Condition::Preempted => moves * MOVE,
                 Condition::NodeDies => POD_DELETION,
+                _ if !pair.more.is_empty() => moves * MOVE + pauses(moves) + one_after_another(pair),
                 _ if pair.condition.has_quota_of_pods() => labelled.refused * ROOM,
                 _ => 0,
             }
@@ -162,7 +163,7 @@ fn unexplained(pair: &Pair, labelled: &RunResult) -> Option<String> {
     let condition = pair.condition;
     let is_explained = |reason: &str| match reason {
         "MovedOff" | "NodeUnfit" | "WaitingForRoom" | "NoNodeFits" => {
-            condition.is_apart() || condition.loses_its_node()
+            pair.is_apart() || condition.loses_its_node()
         }
         "MadeRoom" => condition.has_quota_of_pods() || condition == Condition::QuotaOfSets,
         "MoveRefused" | "ReleaseRefused" | "EnrolRefused" | "CleanUpRefused" | "AffinityRelaxed"
@@ -179,8 +180,13 @@ fn unexplained(pair: &Pair, labelled: &RunResult) -> Option<String> {
 }
 
 fn too_many_moves(pair: &Pair, labelled: &RunResult) -> Option<String> {
-    let (moves, most) = (labelled.reports("MovedOff"), pair.condition.most_moves());
+    let (moves, most) = (labelled.reports("MovedOff"), pair.most_moves());
     (moves > most).then(|| format!("it moved {moves} times, and not {most} times at most"))
+}
+
+/// Pauses before the moves after the second one: each is twice as long as the one before.
+fn pauses(moves: i64) -> i64 {
+    (2..moves).map(|before| BACKOFF << (before - 1)).sum()
 }
 
 /// Duration of tasks that run at the same time without the label, and one after another with it.

@@ -122,13 +122,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn json_with_parameters_is_json() {
+    async fn a_json_content_type_with_parameters_is_accepted() {
         let read = read(request("Application/JSON; charset=utf-8", Sent::from("{}"))).await;
         assert_eq!(read.unwrap(), "{}");
     }
 
     #[tokio::test]
-    async fn other_types_are_rejected() {
+    async fn a_body_of_another_content_type_is_rejected() {
         for wrong in [
             "text/plain",
             "application/jsonp",

@@ -252,13 +252,13 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_patch_is_left_out() {
+    fn an_answer_with_an_empty_patch_has_no_patch_field() {
         let (reply, _) = reply_by(|_| held_by(Patch::default()));
         assert_eq!(reply, json!({"uid": "u", "allowed": true}));
     }
 
     #[test]
-    fn the_api_server_cuts_no_warning() {
+    fn each_warning_has_at_most_256_bytes() {
         let over_limit = Some("requiredDuringSchedulingIgnoredDuringExecution");
         let verdict = Verdict::Warn {
             warning: FAILED.into(),

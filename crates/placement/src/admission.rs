@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_labels_of_all_outcomes_are_those_on_the_page_about_metrics() {
+    fn the_metrics_page_lists_the_label_of_each_outcome() {
         let page = include_str!("../../../docs/metrics.md");
         let labels = format!("`verdict`: {} |", Outcome::VARIANTS.join(", "));
         assert!(page.contains(&labels), "{labels}");

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_try_together_until_a_quota_rejects_one_of_them() {
+    fn runs_try_in_parallel_until_a_quota_rejects_one_of_them() {
         let mut attempts = waiting(100);
         assert_eq!((trying(&attempts), attempts.is_rejected()), (AT_ONCE, false));
         record(&mut attempts, 70, true);
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deleted_run_stands_in_no_way() {
+    fn a_deleted_run_blocks_no_other_run() {
         let mut attempts = waiting(3);
         record(&mut attempts, 0, true);
         attempts.forget(|uid| uid == "000");

@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn tasks_count_together_while_they_are_on_a_node_together() {
+    fn requests_of_tasks_that_share_a_node_at_the_same_time_are_summed_up() {
         let stints = [
             stint("n1", 0, 10, "cpu=1,memory=1Gi"),
             stint("n1", 5, 20, "cpu=2,memory=8Gi"),
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn tasks_one_after_the_other_do_not_count_together_and_short_ones_count() {
+    fn requests_of_sequential_tasks_are_not_summed_up_and_short_tasks_count() {
         let stints = [
             stint("n", 0, 5, "cpu=1"),
             stint("n", 5, 5, "cpu=2"),
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_can_be_read_again_and_has_only_what_can_be_reserved() {
+    fn a_usage_record_has_only_reservable_resources_and_can_be_parsed() {
         let pod = serde_json::json!({"containers": [{"name": "c", "resources": {"requests": {
             "cpu": "1500m", "memory": "3Gi", "hugepages-2Mi": "4Mi", "ephemeral-storage": "0",
         }}}]});
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_need_is_bounded_only_where_a_most_is_set() {
+    fn the_maximum_limits_only_the_resources_that_it_names() {
         let need = ExpectedRequests {
             requests: amounts("cpu=8,memory=4Gi"),
             ..ExpectedRequests::default()

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_reads_as_namespace_and_name() {
+    fn a_run_key_is_formatted_as_namespace_and_name() {
         let key = RunKey {
             namespace: "ns".into(),
             name: "build".into(),

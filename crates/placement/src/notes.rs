@@ -334,7 +334,7 @@ mod tests {
     use crate::strategy::Isolation;
 
     #[test]
-    fn the_note_names_the_other_runs_that_may_use_the_node() {
+    fn the_message_names_the_other_runs_that_may_use_the_node() {
         let text = |strategy, isolation| place(("n1", Enrolment { strategy, isolation }));
         let everywhere = Isolation::default();
         let narrow = Isolation {

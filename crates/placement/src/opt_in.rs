@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn any_other_value_is_refused_with_the_label_the_value_and_all_valid_ones() {
+    fn the_error_about_an_unknown_value_names_the_label_the_value_and_all_valid_values() {
         for value in [
             "yes",
             "True",
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn the_default_strategy_applies_only_where_none_is_chosen() {
+    fn the_default_strategy_applies_only_to_runs_without_a_chosen_strategy() {
         let default = Strategy::IsolateAlways;
         assert_eq!(OptIn::Absent.strategy(default), None);
         assert_eq!(OptIn::Declined.strategy(default), None);
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn each_value_that_opts_in_has_a_path_and_so_have_all_others_together() {
+    fn each_value_that_opts_in_has_a_path_and_all_unknown_values_share_one_path() {
         let paths: Vec<_> = NamespaceLabel::all().map(NamespaceLabel::path).collect();
         let last = [
             "true",
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_get_only_values_that_mean_something() {
+    fn runs_get_only_valid_label_values_from_their_namespace() {
         for label in NamespaceLabel::all() {
             if let NamespaceLabel::Means(value) = label {
                 assert!(!is_unknown(value), "{value}");
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_warning_names_the_namespace_the_label_and_the_remedy_and_is_not_cut() {
+    fn the_warning_names_the_namespace_the_label_and_the_remedy_within_256_bytes() {
         let text = namespace_warning(&"n".repeat(63));
         assert!(text.len() <= 256, "{}", text.len());
         insta::assert_snapshot!(namespace_warning("team-a"));

@@ -58,7 +58,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     #[test]
-    fn what_will_never_be_is_told_from_all_other_refusals() {
+    fn permanent_rejections_are_distinguished_from_all_other_rejections() {
         let missing = r#"pods "a-0" is forbidden: no PriorityClass with name urgent was found"#;
         assert_eq!(parse(missing), Some(PermanentRejection::MissingObject));
         let selector = r#"pods "a-0" is forbidden: pod node label selector conflicts with its namespace node label selector"#;
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn each_bound_that_is_told_is_kept_and_all_else_is_as_before() {
+    fn each_bound_in_the_message_is_met_and_all_other_amounts_stay_unchanged() {
         let usual = [("cpu", "50m"), ("memory", "100Mi")];
         let table = [
             (
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn other_refusals_tell_no_bounds() {
+    fn other_rejections_have_no_limit_range_bounds() {
         for other in [
             r#"pods "a-0" is forbidden: exceeded quota: few, requested: pods=1, used: pods=3, limited: pods=3"#,
             r#"admission webhook "policy.example.com" denied the request: the minimum is not met"#,

@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn amounts_are_ordered_by_size_and_not_by_spelling() {
+    fn quantities_are_ordered_by_amount_and_not_by_spelling() {
         let ascending = [
             "-1", "0", "1n", "1m", "900m", "1", "1k", "1Ki", "1G", "1Gi", "1E", "1Ei",
         ];
@@ -233,14 +233,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_finer_than_a_billionth_is_rounded_up() {
+    fn amounts_below_one_billionth_are_rounded_up_to_one_billionth() {
         for text in ["0.1n", "1e-400", "0.0000000001", "1e-2147483648"] {
             assert_eq!(quantity(text), quantity("1n"), "{text}");
         }
     }
 
     #[test]
-    fn a_text_that_is_no_quantity_is_refused() {
+    fn a_malformed_quantity_is_refused() {
         for text in [
             "", "-", ".", "abc", "1 Gi", "1gi", "1K", "1.2.3", "1e", "1e+", "Gi", "--1", "1Mi ", "½", "1e1.5",
         ] {
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn an_amount_beyond_what_kubernetes_counts_is_refused() {
+    fn an_amount_above_the_range_of_kubernetes_is_refused() {
         for text in [
             "10E",
             "8Ei",
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn an_amount_tells_whether_it_is_positive_and_whole() {
+    fn positive_and_whole_quantities_are_recognized() {
         assert!(quantity("1m").is_positive() && !quantity("1m").is_whole());
         assert!(quantity("2k").is_positive() && quantity("2k").is_whole());
         assert!(!quantity("0").is_positive() && !quantity("-1").is_positive());
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn an_amount_is_written_as_people_write_it() {
+    fn a_quantity_is_formatted_in_its_usual_unit() {
         for text in [
             "0",
             "12",
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn amounts_are_summed_up_and_stay_countable() {
+    fn a_sum_of_quantities_saturates_at_the_maximum() {
         assert_eq!(quantity("500m") + quantity("1.5"), quantity("2"));
         let most = (0..1_000).fold(Quantity(i128::MAX), |sum, _| sum + quantity("1"));
         assert_eq!(most, Quantity(i128::MAX));
@@ -308,19 +308,19 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_as_the_same_amount(nanos in -MOST..=MOST) {
+        fn a_formatted_quantity_is_parsed_as_the_same_amount(nanos in -MOST..=MOST) {
             for amount in [Quantity(nanos), Quantity(nanos / NANOS * NANOS), Quantity(nanos >> 40 << 40)] {
                 prop_assert_eq!(quantity(&amount.to_string()), amount);
             }
         }
 
         #[test]
-        fn no_text_makes_the_parser_fail_otherwise_than_with_an_error(text in r"[-+]?[0-9.]{0,60}[a-zA-Z]{0,2}[-+]?[0-9]{0,12}|.*") {
+        fn the_parser_never_panics(text in r"[-+]?[0-9.]{0,60}[a-zA-Z]{0,2}[-+]?[0-9]{0,12}|.*") {
             let _ = text.parse::<Quantity>();
         }
 
         #[test]
-        fn whole_numbers_of_milli_are_read_exactly(milli in 0..=i64::MAX) {
+        fn whole_numbers_of_milli_are_parsed_exactly(milli in 0..=i64::MAX) {
             prop_assert_eq!(quantity(&format!("{milli}m")), Quantity::of_milli(milli));
         }
     }

@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn pairs_are_kept_as_they_were_written() {
+    fn a_reserve_keeps_the_spelling_of_its_quantities() {
         let reserve = parse("cpu=4, memory = 8Gi,nvidia.com/gpu=1 , ephemeral-storage=0.5Ti").unwrap();
         let pairs: Vec<_> = reserve
             .iter()
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_that_is_no_pair_is_refused() {
+    fn an_entry_without_name_and_quantity_is_refused() {
         for text in ["cpu", "cpu=1,", ",", "cpu:4", "cpu=1 memory", "=4"] {
             assert!(parse(text).is_err(), "{text}");
         }
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_resource_may_be_there_only_once() {
+    fn a_duplicate_resource_is_refused() {
         assert_eq!(message("cpu=1,memory=1Gi,cpu=2"), "cpu is there more than once");
     }
 
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn names_longer_than_kubernetes_takes_are_refused() {
+    fn resource_names_above_the_length_limits_of_kubernetes_are_refused() {
         let long = |length: usize| "a".repeat(length);
         assert!(check(&format!("a.com/{}", long(63)), "1").is_ok());
         assert!(check(&format!("a.com/{}", long(64)), "1").is_err());
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_and_less_than_nothing_are_refused() {
+    fn zero_and_negative_amounts_are_refused() {
         for text in [
             "cpu=0",
             "cpu=-1",
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn amounts_that_no_node_has_are_refused_with_the_range() {
+    fn the_error_about_an_implausible_amount_names_the_range() {
         assert_eq!(
             message("memory=8"),
             "memory=8 is outside of 1Mi to 1Pi (check the unit)"
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn an_amount_that_cannot_be_read_is_told_with_its_resource() {
+    fn the_error_about_a_malformed_amount_names_the_resource() {
         assert_eq!(
             message("memory=8GB"),
             r#"memory: "8GB" is not a quantity such as 500m, 2, 1.5 or 8Gi"#

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_asks_for_the_sum_of_its_containers() {
+    fn a_pod_requests_the_sum_of_its_containers() {
         let pod = json!({"containers": [
             container(&json!({"cpu": "500m", "memory": "1Gi"})),
             container(&json!({"cpu": "1.5", "nvidia.com/gpu": 1.to_string()})),
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn an_init_container_counts_where_it_asks_for_more_than_all_others_together() {
+    fn an_init_container_counts_if_it_requests_more_than_all_containers_together() {
         let pod = json!({
             "containers": [container(&json!({"cpu": "1", "memory": "1Gi"}))],
             "initContainers": [container(&json!({"cpu": "3"})), container(&json!({"memory": "2Gi"}))],
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sidecar_counts_beside_the_containers_and_the_init_containers_after_it() {
+    fn a_sidecar_is_added_to_the_containers_and_to_later_init_containers() {
         let mut sidecar = container(&json!({"cpu": "1"}));
         sidecar["restartPolicy"] = json!("Always");
         let pod = |last: &str| {
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn an_amount_for_the_whole_pod_replaces_the_sum_and_overhead_comes_on_top() {
+    fn pod_level_requests_replace_the_sum_and_overhead_is_added() {
         let pod = json!({
             "containers": [container(&json!({"cpu": "2", "memory": "1Gi"}))],
             "resources": {"requests": {"cpu": "3"}},
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn amounts_are_compared_by_size_resource_by_resource() {
+    fn amounts_are_compared_for_each_resource() {
         let big = amounts(&[("cpu", "1"), ("memory", "1Gi"), ("nvidia.com/gpu", "1")]);
         let small = amounts(&[("cpu", "1000m"), ("memory", "1000Mi"), ("disk", "1")]);
         assert_eq!(
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn an_amount_that_cannot_be_read_counts_as_none() {
+    fn a_malformed_amount_counts_as_zero() {
         let odd = amounts(&[("cpu", "much"), ("memory", "1Gi")]);
         assert_eq!(odd, amounts(&[("memory", "1Gi")]));
         assert_eq!(odd.get("cpu"), Quantity::of(0));

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn every_listed_name_parses_and_is_written_as_it_was_read() {
+    fn each_listed_name_can_be_parsed_and_is_formatted_unchanged() {
         round_trips::<Strategy>(Strategy::NAMES);
         round_trips::<Scope>(Scope::NAMES);
         round_trips::<IsolateFrom>(IsolateFrom::NAMES);
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_name_is_answered_with_the_valid_ones() {
+    fn the_error_about_an_unknown_name_lists_the_valid_names() {
         let error = "isolate".parse::<Strategy>().unwrap_err();
         assert_eq!(
             error.to_string(),
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn the_defaults_are_a_node_of_its_own_in_the_whole_cluster_until_completion() {
+    fn the_defaults_isolate_a_run_from_all_runs_of_the_cluster_until_its_completion() {
         assert_eq!(Strategy::default().as_str(), "colocateCompleted");
         assert_eq!(Isolation::default().as_str(), "cluster-all");
     }

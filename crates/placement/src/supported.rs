@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_version_is_judged_by_major_and_minor() {
+    fn major_and_minor_determine_whether_a_version_is_supported() {
         let cases = [
             ("v1.33.0", Support::Tested),
             ("v1.33.4-eks-113cf36", Support::Tested),
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_tested_version_gives_no_reason_to_complain() {
+    fn only_tested_versions_have_no_complaint() {
         assert_eq!(KUBERNETES.complaint("v1.36.3"), None);
         assert_eq!(TEKTON.complaint("v1.12.1"), None);
         for (version, word) in [

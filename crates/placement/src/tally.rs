@@ -67,7 +67,7 @@ impl Drop for Counts {
 
 #[test]
 #[should_panic(expected = "fewer than 2 cases met \"seldom\"")]
-fn a_property_fails_that_met_something_less_often_than_expected() {
+fn a_property_fails_if_too_few_cases_met_a_condition() {
     drop(Tally::new(&[("never", 1)], false));
     let met = Tally::new(&[("often", 1), ("seldom", 2)], true);
     for what in ["often", "often", "seldom"] {

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn every_member_is_drawn_to_its_group_in_its_own_namespace_whatever_the_strategy() {
+    fn the_affinity_term_selects_the_group_in_its_namespace_with_each_strategy() {
         for name in Strategy::NAMES {
             let terms = terms(&Group::of("u1"), name.parse().unwrap(), Isolation::default());
             assert_eq!(
@@ -126,19 +126,19 @@ mod tests {
     }
 
     #[test]
-    fn colocate_always_keeps_nobody_away() {
+    fn colocate_always_has_no_anti_affinity_term() {
         assert_eq!(anti_affinity(Strategy::ColocateAlways, "cluster-all"), None);
     }
 
     #[test]
-    fn both_isolating_strategies_keep_the_same_others_away() {
+    fn both_isolating_strategies_have_the_same_anti_affinity_term() {
         let completed = anti_affinity(Strategy::ColocateCompleted, "cluster-all");
         assert!(completed.is_some());
         assert_eq!(completed, anti_affinity(Strategy::IsolateAlways, "cluster-all"));
     }
 
     #[test]
-    fn isolation_from_all_in_the_cluster_names_every_pod_of_any_other_run() {
+    fn isolation_from_all_in_the_cluster_selects_the_pods_of_all_other_runs() {
         assert_eq!(
             kept_away_from("cluster-all"),
             json!({
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn isolation_from_enrolled_runs_asks_for_the_group_label() {
+    fn isolation_from_enrolled_runs_selects_pods_with_the_group_label() {
         let term = kept_away_from("cluster-enrolled");
         let first = &term["labelSelector"]["matchExpressions"][0];
         assert_eq!(
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn isolation_within_the_namespace_has_no_namespace_selector_at_all() {
+    fn isolation_within_the_namespace_has_no_namespace_selector() {
         for isolation in ["namespace-all", "namespace-enrolled"] {
             assert_eq!(kept_away_from(isolation).get("namespaceSelector"), None);
         }

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_volume_that_names_one_node_is_there_only_whatever_label_its_driver_uses() {
+    fn a_volume_that_names_one_node_by_any_label_is_only_on_this_node() {
         let by_hostname = term("kubernetes.io/hostname", "In", &["n1.internal"]);
         let by_own_label = term("topology.example.com/node", "In", &["n1"]);
         let by_field = json!({"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]});
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_volume_that_names_another_node_is_not_there() {
+    fn a_volume_that_names_another_node_is_not_on_this_node() {
         let by_hostname = term("kubernetes.io/hostname", "In", &["n2.internal"]);
         let by_own_label = term("topology.example.com/node", "In", &["n2"]);
         for term in [by_hostname, by_own_label] {
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_volume_of_a_zone_of_several_nodes_or_of_none_can_be_elsewhere() {
+    fn a_volume_of_a_zone_of_several_nodes_or_without_affinity_is_not_only_on_one_node() {
         let zonal = term("topology.kubernetes.io/zone", "In", &["a"]);
         let either = term("kubernetes.io/hostname", "In", &["n1", "n2"]);
         let not = term("kubernetes.io/hostname", "NotIn", &["n2"]);
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn one_term_that_leaves_a_choice_is_enough() {
+    fn a_volume_with_one_term_for_several_nodes_is_not_only_on_one_node() {
         let here = term("kubernetes.io/hostname", "In", &["n1.internal"]);
         let zonal = term("topology.kubernetes.io/zone", "In", &["a"]);
         assert!(!is_only_on_n1(&json!([here, zonal])));
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn each_alternative_of_a_run_is_combined_with_each_of_a_volume() {
+    fn each_node_selector_term_of_a_run_is_combined_with_each_term_of_a_volume() {
         let (disk, gpu) = (term("disk", "In", &["ssd"]), term("gpu", "Exists", &["x"]));
         let (west, east) = (term("zone", "In", &["west"]), term("zone", "In", &["east"]));
         let both = |one: &Value, other: &Value| json!({"matchExpressions": [one["matchExpressions"][0], other["matchExpressions"][0]]});
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_requires_nothing_goes_where_its_volume_can_be_used() {
+    fn a_run_without_requirements_gets_the_node_affinity_of_its_volume() {
         let west = json!({"nodeSelectorTerms": [term("zone", "In", &["west"])]});
         let west: NodeSelector = serde_json::from_value(west).unwrap();
         let mut affinity = NodeAffinity::default();

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn the_definition_is_valid() {
+    fn the_definition_of_the_command_line_is_valid() {
         Args::command().debug_assert();
     }
 
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn some_durations_must_be_positive() {
+    fn a_certificate_settle_time_of_zero_is_refused() {
         let text = rejection("pod-affinity controller --placeholder-image a --certificate-settle-time 0s");
         assert!(text.contains("'0s' is not positive"), "{text}");
         assert_eq!(positive_duration("1ms"), Ok(Duration::from_millis(1)));

@@ -33,7 +33,7 @@ fn flags() -> BTreeMap<String, Arg> {
 }
 
 #[test]
-fn the_page_has_every_flag_with_its_variable_and_its_default() {
+fn the_install_page_lists_each_flag_with_its_variable_and_its_default() {
     let rows = rows(&page("install.md"));
     let flags = flags();
     for (name, arg) in &flags {
@@ -53,7 +53,7 @@ fn the_page_has_every_flag_with_its_variable_and_its_default() {
 }
 
 #[test]
-fn the_page_has_every_key_of_the_config_map_with_its_default() {
+fn the_configuration_page_lists_each_key_of_the_config_map_with_its_default() {
     let rows = rows(&page("configuration.md"));
     let defaults = crate::manifests::example();
     assert_eq!(defaults.len(), Config::KEYS.len());

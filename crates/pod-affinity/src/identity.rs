@@ -20,7 +20,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_name_is_unique() {
+    fn each_identity_is_unique() {
         assert_ne!(unique(), unique());
     }
 }

@@ -126,7 +126,7 @@ fn port(deployment: &str, name: &str) -> Value {
 }
 
 #[test]
-fn every_object_bears_the_usual_labels_and_lives_in_our_namespace() {
+fn each_object_has_the_common_labels_and_the_namespace_of_the_installation() {
     for object in manifests() {
         let metadata = &object["metadata"];
         for label in LABELS {
@@ -158,7 +158,7 @@ fn the_kustomization_names_every_file() {
 }
 
 #[test]
-fn names_are_those_that_the_code_knows() {
+fn the_names_of_objects_match_the_constants_in_the_code() {
     let known = [
         ("Namespace", keys::NAMESPACE),
         ("ConfigMap", install::CONFIG_MAP),
@@ -177,7 +177,7 @@ fn names_are_those_that_the_code_knows() {
 }
 
 #[test]
-fn both_webhooks_are_called_at_the_paths_that_are_served_and_trust_is_left_to_the_leader() {
+fn both_webhooks_have_the_served_paths_and_no_ca_bundle() {
     for (name, path) in [
         (install::PIPELINE_RUN_WEBHOOK, keys::PIPELINE_RUN_PATH),
         (install::POD_WEBHOOK, keys::POD_PATH),
@@ -190,7 +190,7 @@ fn both_webhooks_are_called_at_the_paths_that_are_served_and_trust_is_left_to_th
 }
 
 #[test]
-fn both_webhooks_fail_closed_quickly_and_never_for_system_namespaces() {
+fn both_webhooks_fail_closed_after_10_seconds_and_exclude_system_namespaces() {
     for name in [install::PIPELINE_RUN_WEBHOOK, install::POD_WEBHOOK] {
         let webhook = webhook(name);
         assert_eq!(webhook["failurePolicy"], "Fail");
@@ -203,7 +203,7 @@ fn both_webhooks_fail_closed_quickly_and_never_for_system_namespaces() {
 }
 
 #[test]
-fn the_pipeline_run_webhook_sees_created_runs_that_opted_in() {
+fn the_pipeline_run_webhook_is_called_for_created_runs_with_the_opt_in_label() {
     let webhook = webhook(install::PIPELINE_RUN_WEBHOOK);
     let rule = json!([{"apiGroups": ["tekton.dev"], "apiVersions": ["v1"], "resources": ["pipelineruns"], "operations": ["CREATE"], "scope": "Namespaced"}]);
     assert_eq!(webhook["rules"], rule);
@@ -215,7 +215,7 @@ fn the_pipeline_run_webhook_sees_created_runs_that_opted_in() {
 }
 
 #[test]
-fn a_stray_run_that_lost_only_the_opt_in_label_is_seen_too_and_otherwise_treated_alike() {
+fn the_webhook_for_runs_that_lost_the_opt_in_label_differs_only_in_its_selectors() {
     let all = webhooks(install::PIPELINE_RUN_WEBHOOK);
     assert_eq!(all.len(), 3 + NamespaceLabel::all().count());
     let mut stray = all[1].clone();
@@ -257,7 +257,7 @@ fn asked_for(label: NamespaceLabel) -> Vec<Value> {
 
 /// They come last, so that a run that one of them labels is not sent a second time.
 #[test]
-fn a_run_without_the_label_is_sent_by_the_label_of_its_namespace_and_otherwise_like_a_labelled_one() {
+fn the_webhooks_for_labelled_namespaces_differ_only_in_selectors_path_and_failure_policy() {
     let all = webhooks(install::PIPELINE_RUN_WEBHOOK);
     let not_labelled = json!([{"key": keys::OPT_IN, "operator": "DoesNotExist"}]);
     for (label, entry) in NamespaceLabel::all().zip(&all[3..]) {
@@ -292,8 +292,7 @@ fn policy(name: &str) -> [Value; 2] {
 }
 
 #[test]
-fn the_policy_for_runs_that_get_the_label_of_their_namespace_is_that_for_labelled_runs_but_for_its_selectors()
-{
+fn the_policies_for_labelled_namespaces_and_for_labelled_runs_differ_only_in_selectors() {
     let [hold, binding] = policy("hold");
     let [mut other, mut its_binding] = policy("hold-by-namespace");
     let constraints = &other["spec"]["matchConstraints"];
@@ -326,7 +325,7 @@ fn the_policy_that_warns_has_the_selectors_of_the_webhook_that_warns() {
 }
 
 #[test]
-fn a_run_that_is_released_by_another_is_seen_by_its_change_and_starts_where_nobody_answers() {
+fn the_webhook_for_releases_is_called_for_updates_and_fails_open() {
     let all = webhooks(install::PIPELINE_RUN_WEBHOOK);
     let mut release = all[2].clone();
     assert_eq!(release["rules"][0]["operations"], json!(["UPDATE"]));
@@ -343,7 +342,7 @@ fn a_run_that_is_released_by_another_is_seen_by_its_change_and_starts_where_nobo
 }
 
 #[test]
-fn the_pod_webhook_sees_created_pods_of_enrolled_runs_but_not_those_of_tasks_that_opted_out() {
+fn the_pod_webhook_is_called_for_created_pods_of_groups_except_opted_out_tasks() {
     let webhook = webhook(install::POD_WEBHOOK);
     let rule = json!([{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "operations": ["CREATE"], "scope": "Namespaced"}]);
     assert_eq!(webhook["rules"], rule);
@@ -356,7 +355,7 @@ fn the_pod_webhook_sees_created_pods_of_enrolled_runs_but_not_those_of_tasks_tha
 }
 
 #[test]
-fn no_right_is_a_wildcard() {
+fn no_rbac_rule_has_a_wildcard() {
     for rule in all_rules() {
         assert!(!rule.to_string().contains('*'), "{rule}");
         assert!(rule["nonResourceURLs"].is_null(), "{rule}");
@@ -364,7 +363,7 @@ fn no_right_is_a_wildcard() {
 }
 
 #[test]
-fn secrets_configurations_and_the_lease_are_reached_by_name_only() {
+fn rbac_rules_for_secrets_configurations_and_the_lease_have_resource_names() {
     let expected = BTreeMap::from([
         ("secrets", json!([install::CERTIFICATE_SECRET])),
         ("configmaps", json!([install::CONFIG_MAP])),
@@ -385,7 +384,7 @@ fn secrets_configurations_and_the_lease_are_reached_by_name_only() {
 }
 
 #[test]
-fn the_webhook_may_read_its_certificate_and_nothing_else() {
+fn the_role_of_the_webhook_allows_only_reads_of_secrets() {
     assert!(
         of_kind("ClusterRoleBinding")
             .iter()
@@ -400,7 +399,7 @@ fn the_webhook_may_read_its_certificate_and_nothing_else() {
 }
 
 #[test]
-fn every_binding_joins_a_role_and_an_account_that_exist_and_every_role_has_one() {
+fn each_role_has_a_binding_and_each_binding_names_existing_objects() {
     let both = |kinds: [&str; 2]| kinds.into_iter().flat_map(of_kind).collect::<Vec<_>>();
     let bindings = both(["RoleBinding", "ClusterRoleBinding"]);
     let name = |object: &Value| object["metadata"]["name"].clone();
@@ -420,7 +419,7 @@ fn every_binding_joins_a_role_and_an_account_that_exist_and_every_role_has_one()
 }
 
 #[test]
-fn the_commands_start_with_the_ports_that_are_declared() {
+fn the_commands_listen_on_the_declared_container_ports() {
     let Command::Webhook(webhook) = command_of("pod-affinity-webhook") else {
         panic!()
     };
@@ -495,7 +494,7 @@ fn pods_are_restricted_and_drain_within_their_grace_period() {
 }
 
 #[test]
-fn probes_ask_the_paths_that_are_served() {
+fn probes_have_the_served_paths() {
     for deployment in of_kind("Deployment") {
         let container = container(&deployment);
         let asked = |probe: &str| container[probe]["httpGet"].clone();
@@ -511,7 +510,7 @@ fn probes_ask_the_paths_that_are_served() {
 }
 
 #[test]
-fn one_image_serves_all_three_processes() {
+fn webhook_controller_and_placeholder_have_the_same_image() {
     let deployments = of_kind("Deployment");
     assert!(
         deployments
@@ -528,7 +527,7 @@ fn one_image_serves_all_three_processes() {
 }
 
 #[test]
-fn no_rolling_update_takes_a_webhook_replica_away_before_the_next_is_ready() {
+fn a_rolling_update_stops_no_webhook_replica_before_the_next_replica_is_ready() {
     let deployment = named("Deployment", "pod-affinity-webhook");
     assert_eq!(
         deployment["spec"]["strategy"]["rollingUpdate"],
@@ -540,7 +539,7 @@ fn no_rolling_update_takes_a_webhook_replica_away_before_the_next_is_ready() {
 }
 
 #[test]
-fn the_secret_ships_empty() {
+fn the_secret_in_the_manifests_is_empty() {
     let secret = named("Secret", install::CERTIFICATE_SECRET);
     assert_eq!(secret["type"], "Opaque");
     assert!(secret["data"].is_null() && secret["stringData"].is_null());

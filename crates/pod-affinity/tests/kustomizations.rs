@@ -247,7 +247,7 @@ fn container_of_controller(objects: &Objects) -> &Value {
 }
 
 #[test]
-fn each_component_is_known() {
+fn each_component_has_a_test_and_no_json_patches() {
     let folders = ["config/components", "certs"].into_iter().flat_map(|parent| {
         let entries = fs::read_dir(workspace().join(parent)).unwrap();
         let entries = entries.map(Result::unwrap).filter(|entry| entry.path().is_dir());
@@ -324,7 +324,7 @@ fn own_ca_trusts_the_ca_of_the_user_in_each_webhook() {
 
 /// Without a webhook, no other tool issues a certificate: the flag overrides the variable.
 #[test]
-fn the_controller_issues_no_certificate_with_policies_whatever_else_is_combined() {
+fn the_controller_issues_no_certificate_in_any_combination_with_policies() {
     for components in [&[POLICIES][..], &[POLICIES, EXTERNAL], &[EXTERNAL, POLICIES]] {
         let objects = combined(components);
         let mut args = container_of_controller(&BASE)["args"].clone();
@@ -343,7 +343,7 @@ fn the_controller_issues_no_certificate_with_policies_whatever_else_is_combined(
 }
 
 #[test]
-fn each_overlay_is_the_base_with_one_component_and_a_page_names_it() {
+fn each_overlay_is_the_base_with_one_component_and_is_documented() {
     let copy = copy();
     let pages = [
         "certs/README.md",
@@ -382,7 +382,7 @@ fn components_that_only_add_objects_can_be_built_alone() {
 
 /// kubectl and cargo ship read `-f config/` without its subfolders, and a file without an ending is no manifest.
 #[test]
-fn the_folder_of_the_base_has_manifests_and_a_kustomization_without_an_ending() {
+fn the_base_folder_has_only_manifests_and_a_kustomization_without_an_extension() {
     let entries = fs::read_dir(workspace().join("config")).unwrap();
     let others = entries
         .map(|entry| entry.unwrap())

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_format_is_refused_with_the_known_formats() {
+    fn the_error_about_an_unknown_format_lists_the_valid_formats() {
         assert_eq!("json".parse(), Ok(Format::Json));
         let refusal = "yaml".parse::<Format>().unwrap_err().to_string();
         assert_eq!(refusal, "'yaml' is no log format: use auto, json or text");

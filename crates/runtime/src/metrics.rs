@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_refused_configuration_the_generation_is_of_the_active_configuration() {
+    fn a_refused_configuration_does_not_change_the_generation_metric() {
         let mut registry = Registry::new("1.2.3");
         let metrics = Leading::register(registry.prefixed());
         metrics.configuration_accepted(41);
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn the_memory_has_its_usual_name() {
+    fn the_memory_metric_has_the_standard_name_of_prometheus() {
         let text = exposition();
         assert!(text.contains("\nprocess_resident_memory_bytes "), "{text}");
         assert!(text.ends_with("# EOF\n"), "{text}");

@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_of_minutes_is_corrected_and_of_seconds_ignored() {
+    fn a_clock_difference_of_minutes_is_corrected_and_one_of_seconds_is_ignored() {
         let clock = ServerClock::default();
         assert_eq!(read(&clock, "2026-11-22T21:21:29Z"), "2026-11-22T21:21:29Z");
         heard(&clock, "Sun, 22 Nov 2026 21:11:29 GMT", "2026-11-22T21:21:29Z");

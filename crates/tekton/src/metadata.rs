@@ -147,14 +147,14 @@ mod tests {
     }
 
     #[test]
-    fn the_fields_that_are_read_are_as_in_kubernetes_own_type() {
+    fn the_decoded_fields_are_the_same_as_in_the_type_of_kubernetes() {
         let whole: ObjectMeta = serde_json::from_value(metadata()).unwrap();
         assert_eq!(read(metadata()).unwrap(), whole);
         assert_eq!(read(json!({})).unwrap(), ObjectMeta::default());
     }
 
     #[test]
-    fn the_controller_and_the_keys_that_are_read_are_kept_among_any_number_of_others() {
+    fn the_controller_and_the_keys_of_pod_affinity_are_kept_among_thousands_of_entries() {
         let mut more = metadata();
         let others = |n: usize| (0..n).map(|n| (format!("a-{n}"), json!("v")));
         more["labels"] = others(10_000).collect();
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn other_fields_are_skipped_whatever_they_are() {
+    fn other_fields_are_skipped_with_any_content() {
         let mut more = metadata();
         more["managedFields"] = json!([{"manager": "m", "fieldsV1": {"f:spec": {}}}]);
         more["finalizers"] = json!(["chains.tekton.dev/pipelinerun"]);

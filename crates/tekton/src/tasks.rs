@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_is_embedded_named_or_elsewhere() {
+    fn the_definition_of_a_task_is_embedded_named_or_elsewhere() {
         let spec = json!({"steps": []});
         let pipeline = json!({
             "tasks": [

@@ -94,7 +94,7 @@ proptest! {
     }
 
     #[test]
-    fn a_review_cut_or_changed_anywhere_gets_an_answer_in_json(
+    fn a_truncated_or_changed_review_gets_an_answer_in_json(
         path in path(),
         cut in any::<prop::sample::Index>(),
         byte in any::<u8>(),

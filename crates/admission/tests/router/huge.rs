@@ -96,7 +96,7 @@ async fn a_hundred_terms_of_a_pod_are_kept() {
 }
 
 #[tokio::test]
-async fn a_pod_with_more_terms_is_admitted_unchanged_with_a_warning() {
+async fn a_pod_with_more_than_a_hundred_terms_is_admitted_unchanged_with_a_warning() {
     let (router, registry) = router();
     let review = review("", "Pod", &pod_with_terms(101)).to_string();
     let response = router.oneshot(post(PODS, review.clone())).await.unwrap();
@@ -140,7 +140,7 @@ async fn the_run_that_owns_another_run_is_found_among_any_number_of_owners() {
 }
 
 #[tokio::test]
-async fn an_object_of_three_megabytes_is_held_and_placed() {
+async fn a_run_and_a_pod_of_three_megabytes_are_patched() {
     let mut big = run(&labels(std::iter::empty()));
     big["spec"]["params"] = json!([{"name": "big", "value": "x".repeat(3 << 20)}]);
     assert_eq!(patched(RUNS, big).await["spec"]["status"], keys::PENDING);
@@ -151,7 +151,7 @@ async fn an_object_of_three_megabytes_is_held_and_placed() {
 
 /// A body without a Content-Length gets the same response as a body with one.
 #[tokio::test]
-async fn a_body_of_many_megabytes_is_a_413_and_is_not_kept() {
+async fn a_streamed_body_of_many_megabytes_is_a_413() {
     for megabytes in [5, 64] {
         let piece = axum::body::Bytes::from(vec![b' '; 1 << 20]);
         let pieces = (0..megabytes).map(move |_| Ok::<_, std::io::Error>(piece.clone()));
@@ -163,7 +163,7 @@ async fn a_body_of_many_megabytes_is_a_413_and_is_not_kept() {
 
 /// As for the API server, whose own decoder takes the last one too.
 #[tokio::test]
-async fn of_a_label_that_comes_twice_in_an_object_the_last_one_counts() {
+async fn the_last_of_two_labels_with_the_same_key_counts() {
     let twice = |first: &str, second: &str| {
         let run = run(&json!({keys::OPT_IN: first})).to_string();
         let (key, value) = (json!(keys::OPT_IN), json!(first));
@@ -186,7 +186,7 @@ async fn of_a_label_that_comes_twice_in_an_object_the_last_one_counts() {
 
 /// In fields that a rule reads, and in fields that no rule reads. Only a value of any form has a limit on its depth.
 #[tokio::test]
-async fn nesting_of_thousands_of_levels_is_answered_in_form_wherever_it_is() {
+async fn a_review_with_thousands_of_nested_levels_in_any_field_gets_a_valid_answer() {
     let deep = "{\"a\":".repeat(5_000) + "1" + &"}".repeat(5_000);
     let places = [
         "/metadata/labels",

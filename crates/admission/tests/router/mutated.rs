@@ -188,7 +188,7 @@ fn changed_review(review: &Value, changes: &[Change], anywhere: bool) -> Value {
 }
 
 #[test]
-fn every_recorded_review_is_answered_with_a_patch_but_the_placeholders_which_brings_its_terms() {
+fn each_recorded_review_except_that_of_a_placeholder_is_answered_with_a_patch() {
     for recorded in RECORDED {
         let (is_review, answer) = answered(recorded.path, recorded.text.into());
         assert!(is_review, "{answer}");
@@ -204,7 +204,7 @@ proptest! {
     #![proptest_config(cases(1500))]
 
     #[test]
-    fn a_real_review_changed_in_its_structure_is_answered_in_form(
+    fn a_recorded_review_with_a_changed_structure_gets_a_valid_answer(
         recorded in recorded(), changes in changes(), anywhere in prop::bool::weighted(0.2),
         met in tally(&[("patched", 300), ("unpatched", 100), ("rejected", 10)]),
     ) {
@@ -213,7 +213,7 @@ proptest! {
     }
 
     #[test]
-    fn a_real_review_with_noise_in_its_bytes_is_answered_in_form(
+    fn a_recorded_review_with_changed_bytes_gets_a_valid_answer(
         recorded in recorded(), noise in noise(), met in tally(&[("patched", 10), ("unpatched", 2), ("rejected", 300)]),
     ) {
         met.count(check(recorded.path, &noisy(recorded.text.into(), &noise)));

@@ -26,7 +26,7 @@ async fn an_unknown_path_is_a_404() {
 }
 
 #[tokio::test]
-async fn another_method_is_a_405_that_names_the_right_one() {
+async fn another_method_is_a_405_that_names_post() {
     for method in [Method::GET, Method::PUT, Method::DELETE, Method::OPTIONS] {
         let request = Request::builder()
             .method(method)
@@ -53,7 +53,7 @@ async fn an_empty_body_is_a_400() {
 }
 
 #[tokio::test]
-async fn malformed_json_is_a_400_that_says_where() {
+async fn malformed_json_is_a_400_that_names_the_line() {
     for body in [
         "{",
         "nonsense",
@@ -84,7 +84,7 @@ async fn bytes_that_are_not_utf_8_are_a_400() {
 }
 
 #[tokio::test]
-async fn another_kind_or_version_is_a_400_that_names_what_came() {
+async fn another_kind_or_version_is_a_400_that_names_the_kind_or_version() {
     let body = json!({"apiVersion": "admission.k8s.io/v1beta1", "kind": "AdmissionReview", "request": null});
     refused(
         post(RUNS, body.to_string()),
@@ -115,7 +115,7 @@ async fn a_request_without_a_uid_is_a_400() {
 }
 
 #[tokio::test]
-async fn a_key_that_comes_twice_in_the_envelope_is_a_400() {
+async fn a_duplicate_key_of_the_review_is_a_400() {
     let body = review("", "Pod", &json!({}))
         .to_string()
         .replacen('{', "{\"kind\":\"AdmissionReview\",", 1);
@@ -129,7 +129,7 @@ async fn a_body_over_the_limit_is_a_413() {
 }
 
 #[tokio::test]
-async fn an_object_as_big_as_the_api_server_takes_is_read() {
+async fn an_object_of_the_maximum_size_of_the_api_server_is_accepted() {
     let object = json!({"metadata": {"name": "big"}, "data": "x".repeat(3 << 20)});
     let (status, answer) = send(post(PODS, review("", "Pod", &object).to_string())).await;
     assert_eq!(status, StatusCode::OK, "{answer}");
@@ -151,7 +151,7 @@ fn each_webhook_reports_zero_faults_before_the_first_request() {
 }
 
 #[tokio::test]
-async fn every_answer_is_counted_under_its_webhook() {
+async fn each_answer_is_counted_for_its_webhook() {
     let (router, registry) = router();
     for body in ["{", &review("", "Pod", &Value::Null).to_string()] {
         router.clone().oneshot(post(PODS, body.to_owned())).await.unwrap();
@@ -167,7 +167,7 @@ async fn every_answer_is_counted_under_its_webhook() {
 }
 
 #[tokio::test]
-async fn the_405_carries_the_allow_header() {
+async fn a_405_has_the_allow_header() {
     let request = Request::builder()
         .method(Method::GET)
         .uri(PODS)

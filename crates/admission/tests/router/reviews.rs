@@ -40,7 +40,7 @@ fn unlabelled() -> Value {
 }
 
 #[tokio::test]
-async fn a_run_in_a_labelled_namespace_gets_the_value_that_the_path_ends_in() {
+async fn a_run_in_a_labelled_namespace_gets_the_label_value_of_the_path() {
     let paths = [
         ("true", "true"),
         ("colocate-always", "colocateAlways"),
@@ -58,7 +58,7 @@ async fn a_run_in_a_labelled_namespace_gets_the_value_that_the_path_ends_in() {
 }
 
 #[tokio::test]
-async fn an_unknown_label_of_a_namespace_is_a_warning_and_the_run_is_admitted_unpatched() {
+async fn a_run_in_a_namespace_with_an_unknown_label_value_is_admitted_with_a_warning() {
     let path = format!("{BY_NAMESPACE}/unknown");
     let response = ask(&path, &review("tekton.dev", "PipelineRun", &unlabelled())).await;
     assert_eq!(response["allowed"], true);
@@ -73,7 +73,7 @@ async fn an_unknown_label_of_a_namespace_is_a_warning_and_the_run_is_admitted_un
 }
 
 #[tokio::test]
-async fn other_values_have_no_path() {
+async fn other_label_values_of_a_namespace_have_no_path() {
     for value in ["", "false", "True", "nonsense"] {
         let review = review("tekton.dev", "PipelineRun", &unlabelled());
         let request = post(&format!("{BY_NAMESPACE}/{value}"), review.to_string());
@@ -128,7 +128,7 @@ async fn a_change_of_a_pod_or_of_a_run_without_the_label_is_admitted_unpatched()
 }
 
 #[tokio::test]
-async fn an_unknown_label_value_is_denied_with_a_sentence_and_the_uid() {
+async fn a_run_with_an_unknown_label_value_is_denied_with_a_message_and_the_uid() {
     let response = ask(RUNS, &review("tekton.dev", "PipelineRun", &held("sometimes"))).await;
     assert_eq!(response["uid"], "6b1f");
     assert_eq!(response["allowed"], false);
@@ -223,7 +223,7 @@ async fn an_affinity_nested_too_deep_is_denied_with_the_uid() {
 }
 
 #[tokio::test]
-async fn nesting_outside_the_object_is_skipped_without_harm() {
+async fn deep_nesting_outside_the_object_is_ignored() {
     let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
     let text = review("", "Node", &json!({})).to_string().replace("null", &deep);
     let (_, answer) = crate::edge::send(crate::edge::post(PODS, text)).await;
@@ -231,7 +231,7 @@ async fn nesting_outside_the_object_is_skipped_without_harm() {
 }
 
 #[tokio::test]
-async fn a_uid_comes_back_as_it_was_sent_whatever_is_in_it() {
+async fn any_uid_is_returned_unchanged() {
     for uid in ["", "\u{1f98a}\"\\\n\u{0}", &"u".repeat(4000)] {
         let mut review = review("", "Pod", &json!({}));
         review["request"]["uid"] = uid.into();
@@ -240,7 +240,7 @@ async fn a_uid_comes_back_as_it_was_sent_whatever_is_in_it() {
 }
 
 #[tokio::test]
-async fn objects_of_any_odd_shape_are_answered() {
+async fn malformed_objects_get_an_answer_with_the_uid() {
     for object in [
         json!([]),
         json!(1),

@@ -25,7 +25,7 @@ fn labels_are_separated_by_commas_or_line_breaks() {
 }
 
 #[test]
-fn an_annotation_is_a_line_and_its_value_any_text() {
+fn each_line_is_one_annotation_with_any_text_as_value() {
     let expected = strings(&[
         ("example.com/why", "keeps a node, does no work: x=y"),
         ("owner", ""),
@@ -35,7 +35,7 @@ fn an_annotation_is_a_line_and_its_value_any_text() {
 }
 
 #[test]
-fn keys_to_copy_and_pull_secrets_are_lists_in_which_an_entry_may_be_repeated() {
+fn lists_of_copied_labels_and_pull_secrets_may_repeat_an_entry() {
     let expected = ["example.com/team", "team"].map(str::to_owned).into();
     assert_eq!(
         copied_labels("team, example.com/team\nteam"),
@@ -48,7 +48,7 @@ fn keys_to_copy_and_pull_secrets_are_lists_in_which_an_entry_may_be_repeated() {
 }
 
 #[test]
-fn each_mistake_is_told_with_key_value_and_remedy() {
+fn the_message_about_each_invalid_addition_names_the_key_the_value_and_the_remedy() {
     let mistakes = [
         labels("team: build").unwrap_err(),
         labels("team=a,team=b").unwrap_err(),
@@ -65,7 +65,7 @@ fn each_mistake_is_told_with_key_value_and_remedy() {
 }
 
 #[test]
-fn keys_and_values_are_as_long_as_kubernetes_takes_them() {
+fn keys_and_values_have_the_syntax_and_length_limits_of_kubernetes() {
     let long = |length: usize| "a".repeat(length);
     let domain = [long(63), long(63), long(63), long(61)].join(".");
     assert!(labels(&format!("{domain}/{}={}", long(63), long(63))).is_ok());
@@ -86,7 +86,7 @@ fn keys_and_values_are_as_long_as_kubernetes_takes_them() {
 }
 
 #[test]
-fn no_key_by_which_pods_or_placeholders_are_selected_can_be_set_or_copied() {
+fn labels_that_select_pods_or_placeholders_cannot_be_set_or_copied() {
     for key in [
         keys::OPT_IN,
         keys::GROUP,
@@ -112,7 +112,7 @@ fn no_key_by_which_pods_or_placeholders_are_selected_can_be_set_or_copied() {
 }
 
 #[test]
-fn no_annotation_by_which_a_placeholder_is_steered_can_be_set() {
+fn annotations_that_control_a_placeholder_cannot_be_set() {
     for key in [
         keys::HOLD,
         keys::NODE,

@@ -54,7 +54,7 @@ fn the_last_of_two_members_with_one_name_is_kept() {
 }
 
 #[test]
-fn a_list_or_map_with_more_than_a_hundred_entries_is_absent_and_nothing_else() {
+fn only_a_field_with_a_list_or_map_of_more_than_a_hundred_entries_is_dropped() {
     let list = |entries: usize| json!({"tasks": vec![json!({}); entries], "name": "n"});
     assert_eq!(over_limit(&list(ENTRIES)).0, None);
     assert_eq!(
@@ -74,7 +74,7 @@ fn a_list_or_map_with_more_than_a_hundred_entries_is_absent_and_nothing_else() {
 }
 
 #[test]
-fn a_field_that_is_too_large_is_absent() {
+fn a_field_above_the_size_limit_is_dropped() {
     for large in [
         json!("x".repeat(BYTES + 1)),
         json!({"x".repeat(BYTES): 1}),
@@ -116,7 +116,7 @@ fn memory(of: impl FnOnce()) -> u64 {
 }
 
 #[test]
-fn the_memory_is_limited_whatever_the_document_is() {
+fn the_memory_is_limited_for_any_document() {
     const SIZE: usize = 1 << 19;
     const LIMIT: u64 = 8 << 20;
     let repeated = |piece: &str| {

@@ -68,7 +68,7 @@ fn every_key_sets_its_field() {
 }
 
 #[test]
-fn the_list_of_keys_is_the_list_that_is_accepted() {
+fn each_listed_key_is_accepted() {
     for key in Config::KEYS {
         assert_ne!(Config::default().set(key, ""), Err(Mistake::UnknownKey), "{key}");
     }
@@ -84,7 +84,7 @@ fn documentation_keys_and_white_space_around_values_are_ignored() {
 }
 
 #[test]
-fn each_mistake_is_told_in_one_sentence_that_names_key_value_and_remedy() {
+fn the_message_about_each_invalid_setting_names_the_key_the_value_and_the_remedy() {
     let mistakes = messages(&[
         ("default-reserve", "memory=8"),
         ("default-strategy", "always"),
@@ -120,7 +120,7 @@ fn an_unknown_key_is_reported_and_has_no_effect() {
 }
 
 #[test]
-fn all_mistakes_together_are_one_text() {
+fn all_invalid_settings_are_reported_in_one_message() {
     let text = parse(&[("isolation-scope", "node"), ("release-when", "now")])
         .unwrap_err()
         .to_string();
@@ -131,7 +131,7 @@ fn all_mistakes_together_are_one_text() {
 }
 
 #[test]
-fn moving_can_be_switched_off_and_holding_cannot() {
+fn moves_can_be_disabled_and_holds_cannot() {
     assert_eq!(parse(&[("move-after", "never")]).unwrap().move_after, None);
     assert!(parse(&[("hold-deadline", "never")]).is_err());
 }

@@ -214,7 +214,7 @@ const AUTOSCALERS: &[Row] = &[
 ];
 
 #[test]
-fn each_message_means_this_and_nothing_else() {
+fn each_message_matches_exactly_the_expected_predicates() {
     for (message, expected) in [SCHEDULER, REJECTED_PODS, API_SERVER, AUTOSCALERS].concat() {
         let meant = MEANINGS.iter().filter(|(_, is_meant)| is_meant(message));
         let meant: Vec<_> = meant.map(|(name, _)| *name).collect();
@@ -223,7 +223,7 @@ fn each_message_means_this_and_nothing_else() {
 }
 
 #[test]
-fn an_autoscaler_answers_a_pod_by_the_reason_of_an_event_or_as_karpenter() {
+fn an_event_of_an_autoscaler_is_recognized_by_its_reason_or_by_karpenter_as_reporter() {
     let table = [
         ("cluster-autoscaler", "TriggeredScaleUp", true),
         ("cluster-autoscaler", "NotTriggerScaleUp", true),

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn one_term_is_enough_and_a_term_without_requirements_matches_no_node() {
+    fn one_matching_term_is_sufficient_and_an_empty_term_matches_no_node() {
         let (ssd, hdd) = (
             expression("disk", "In", &["ssd"]),
             expression("disk", "In", &["hdd"]),
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_compares_the_name_of_the_node() {
+    fn match_fields_compare_the_name_of_the_node() {
         let named = |name: &str| json!([{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]}]);
         assert!(affinity_matches(&named("n1")));
         assert!(!affinity_matches(&named("n2")));

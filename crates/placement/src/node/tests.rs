@@ -33,19 +33,19 @@ fn judged(changes: &Value) -> NodeState {
 }
 
 #[test]
-fn a_ready_node_without_marks_is_fit() {
+fn a_ready_node_without_taints_is_usable() {
     assert_eq!(judged(&json!({})), NodeState::Usable);
 }
 
 #[test]
-fn a_cordoned_node_is_unfit_with_its_taint_or_before_it() {
+fn a_cordoned_node_is_unusable_with_and_without_its_taint() {
     let cordoned = NodeState::Unusable(Cause::Cordoned);
     assert_eq!(judged(&json!({"spec": {"unschedulable": true}})), cordoned);
     assert_eq!(judged(&tainted(CORDON, NO_SCHEDULE)), cordoned);
 }
 
 #[test]
-fn a_node_whose_kubelet_says_no_or_nothing_is_not_ready() {
+fn a_node_is_not_ready_by_its_condition_without_a_condition_or_by_its_taint() {
     for status in ["False", "Unknown"] {
         assert_eq!(
             judged(&not_ready(status)),
@@ -67,7 +67,7 @@ fn a_node_whose_kubelet_says_no_or_nothing_is_not_ready() {
 }
 
 #[test]
-fn only_taints_that_keep_pods_out_count() {
+fn only_taints_with_no_schedule_or_no_execute_make_a_node_unusable() {
     let table = [
         (NO_SCHEDULE, NodeState::Unusable(Cause::Tainted)),
         ("NoExecute", NodeState::Unusable(Cause::Tainted)),
@@ -79,12 +79,12 @@ fn only_taints_that_keep_pods_out_count() {
 }
 
 #[test]
-fn a_node_that_is_not_there_is_gone() {
+fn a_missing_node_is_gone() {
     assert_eq!(state(None, &[]), NodeState::Unusable(Cause::Gone));
 }
 
 #[test]
-fn of_several_causes_the_worst_is_told() {
+fn the_worst_of_several_causes_is_reported() {
     let mut all = tainted("ci", NO_SCHEDULE);
     all["spec"]["unschedulable"] = json!(true);
     assert_eq!(judged(&all), NodeState::Unusable(Cause::Cordoned));
@@ -100,7 +100,7 @@ fn of_several_causes_the_worst_is_told() {
 }
 
 #[test]
-fn a_taint_that_the_run_tolerates_does_not_count() {
+fn a_tolerated_taint_does_not_make_a_node_unusable() {
     let fit = |fields: Value| {
         state(Some(&node(&tainted("ci", NO_SCHEDULE))), &[toleration(fields)]) == NodeState::Usable
     };
@@ -129,7 +129,7 @@ fn a_taint_that_the_run_tolerates_does_not_count() {
 }
 
 #[test]
-fn a_run_that_tolerates_everything_can_start_on_any_node_that_is_there() {
+fn a_run_that_tolerates_all_taints_can_start_on_any_existing_node() {
     let everything = [toleration(json!({"operator": "Exists"}))];
     for changes in [json!({"spec": {"unschedulable": true}}), not_ready("Unknown")] {
         assert_eq!(state(Some(&node(&changes)), &everything), NodeState::Usable);
@@ -155,7 +155,7 @@ fn nearest(nodes: &[NodeFacts], asks: Value) -> String {
 }
 
 #[test]
-fn the_node_that_comes_nearest_is_named_with_what_it_is_short_of() {
+fn the_nearest_node_is_named_with_its_missing_resources() {
     let nodes = [
         sized("small", "2", "64Gi"),
         sized("large", "8", "16Gi"),
@@ -176,7 +176,7 @@ fn the_node_that_comes_nearest_is_named_with_what_it_is_short_of() {
 }
 
 #[test]
-fn a_node_where_the_run_may_not_start_offers_nothing() {
+fn an_unusable_node_is_never_the_nearest_node() {
     let mut cordoned = sized("cordoned", "64", "64Gi");
     cordoned.unschedulable = true;
     assert_eq!(nearest(&[cordoned.clone()], json!({"cpu": "1"})), "");
@@ -185,7 +185,7 @@ fn a_node_where_the_run_may_not_start_offers_nothing() {
 }
 
 #[test]
-fn an_offer_tells_whether_it_fits() {
+fn an_offer_fits_if_it_is_short_of_no_resource() {
     let offer = |cpu: &str| largest(&[sized("n", "2", "1Gi")], &[], &asked(json!({"cpu": cpu}))).unwrap();
     assert!(offer("2000m").fits() && !offer("2001m").fits());
     assert_eq!(offer("3").short().count(), 1);

@@ -94,12 +94,12 @@ fn pod_of(run: &Run, strategy: Strategy) -> Value {
 }
 
 #[test]
-fn a_plain_run_gets_a_small_restricted_pod_and_nothing_else() {
+fn a_run_without_a_pod_template_gets_a_small_restricted_pod() {
     insta::assert_yaml_snapshot!("plain", placeholder(&run(), Strategy::ColocateCompleted));
 }
 
 #[test]
-fn a_demanding_run_has_its_demands_on_the_node_followed_and_its_claims_mounted() {
+fn a_placeholder_has_the_node_requirements_and_the_pvcs_of_its_run() {
     insta::assert_yaml_snapshot!(
         "demanding",
         placeholder(&demanding_run(), Strategy::IsolateAlways)
@@ -107,7 +107,7 @@ fn a_demanding_run_has_its_demands_on_the_node_followed_and_its_claims_mounted()
 }
 
 #[test]
-fn the_pod_is_a_member_of_the_group_to_which_the_webhook_has_nothing_to_add() {
+fn the_pod_of_a_placeholder_has_all_terms_that_the_webhook_would_add() {
     for name in Strategy::NAMES {
         for isolation in Isolation::NAMES {
             let enrolment = Enrolment {
@@ -128,14 +128,14 @@ fn the_pod_is_a_member_of_the_group_to_which_the_webhook_has_nothing_to_add() {
 }
 
 #[test]
-fn a_placeholder_that_may_share_its_node_keeps_nobody_away() {
+fn a_placeholder_with_colocate_always_has_no_anti_affinity() {
     let pod = pod_of(&run(), Strategy::ColocateAlways);
     assert!(pod["spec"]["affinity"].get("podAntiAffinity").is_none());
     assert!(pod["spec"]["affinity"].get("podAffinity").is_some());
 }
 
 #[test]
-fn the_selector_matches_the_pod_and_depends_on_the_run_alone() {
+fn the_selector_matches_the_pod_and_does_not_depend_on_the_strategy() {
     let selector = |strategy| {
         let set = placeholder(&run(), strategy);
         set.spec.unwrap().selector.match_labels.unwrap()
@@ -151,7 +151,7 @@ fn the_selector_matches_the_pod_and_depends_on_the_run_alone() {
 }
 
 #[test]
-fn set_and_pod_have_the_same_labels_and_all_of_them_are_known() {
+fn statefulset_and_pod_have_the_same_fixed_set_of_labels() {
     let set = placeholder(&demanding_run(), Strategy::ColocateCompleted);
     let labels = set.metadata.labels.clone().unwrap();
     assert_eq!(
@@ -172,7 +172,7 @@ fn set_and_pod_have_the_same_labels_and_all_of_them_are_known() {
 }
 
 #[test]
-fn the_configured_size_is_both_requested_and_the_limit() {
+fn the_configured_size_is_the_request_and_the_limit() {
     let config = Config {
         placeholder_cpu: "10m".to_owned(),
         placeholder_memory: "32Mi".to_owned(),
@@ -191,7 +191,7 @@ fn the_configured_size_is_both_requested_and_the_limit() {
 }
 
 #[test]
-fn a_placeholder_prefers_to_keep_away_from_what_its_tasks_must_keep_away_from() {
+fn the_required_anti_affinity_of_the_tasks_is_a_preferred_one_of_the_placeholder() {
     let pod = pod_of(&demanding_run(), Strategy::ColocateAlways);
     let away = &pod["spec"]["affinity"]["podAntiAffinity"];
     let preferred = json!([
@@ -205,7 +205,7 @@ fn a_placeholder_prefers_to_keep_away_from_what_its_tasks_must_keep_away_from() 
 }
 
 #[test]
-fn an_apply_of_it_owns_no_empty_field() {
+fn the_applied_placeholder_has_no_empty_field() {
     let set = serde_json::to_value(placeholder(&run(), Strategy::ColocateCompleted)).unwrap();
     assert!(
         has_no_empty_field(&set["spec"]) && has_no_empty_field(&set["metadata"]),

@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_label_is_read_as_it_was_written() {
+    fn a_requeue_mark_is_parsed_as_it_was_formatted() {
         for (it, label) in [
             (wake(4, None), "4"),
             (wake(4, Some(1_790_000_000)), "4.1790000000"),
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_is_woken_again_when_its_run_lets_go_again_or_another_task_ends() {
+    fn a_requeue_mark_covers_only_the_same_move_and_no_later_end_of_a_task() {
         assert!(wake(4, None).covers(wake(4, None)));
         assert!(wake(4, Some(7)).covers(wake(4, None)));
         assert!(wake(4, Some(7)).covers(wake(4, Some(7))));

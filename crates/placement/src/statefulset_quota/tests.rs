@@ -75,7 +75,7 @@ fn a_run_needs_a_place_for_its_placeholder_and_one_for_each_assistant() {
 }
 
 #[test]
-fn others_that_tekton_may_be_about_to_start_come_first() {
+fn assistants_of_other_runs_that_tekton_may_soon_create_are_counted_first() {
     let (own, other) = (run("a", 1, 1), run("b", 9, 1));
     assert_eq!(
         places(&own, std::slice::from_ref(&other), &[placeholder(&other)]),
@@ -99,7 +99,7 @@ fn started(run: Run, second: i64) -> Run {
 
 /// A cluster with `coschedule: disabled`: with the default, Tekton would have created assistants by now.
 #[test]
-fn where_tekton_made_nothing_for_a_run_that_it_started_long_ago_it_makes_nothing() {
+fn no_assistants_are_expected_if_tekton_created_none_for_an_older_run() {
     let (own, other) = (run("a", 900, 1), run("b", 1, 1));
     let long_ago = started(other.clone(), NOW - 121);
     assert_eq!(
@@ -113,7 +113,7 @@ fn where_tekton_made_nothing_for_a_run_that_it_started_long_ago_it_makes_nothing
 }
 
 #[test]
-fn of_runs_that_wait_for_a_placeholder_each_gives_way_to_the_older_ones() {
+fn a_run_that_waits_for_a_placeholder_leaves_room_for_older_runs() {
     let (older, own, younger) = (run("z", 1, 1), run("m", 2, 1), run("a", 3, 1));
     assert_eq!(places(&own, &[older.clone(), younger.clone()], &[]), 4);
     assert_eq!(places(&older, &[own.clone(), younger.clone()], &[]), 2);
@@ -123,7 +123,7 @@ fn of_runs_that_wait_for_a_placeholder_each_gives_way_to_the_older_ones() {
 /// The run is released without a placeholder, but not before the quota has room for the StatefulSets that Tekton
 /// creates for it.
 #[test]
-fn a_run_whose_hold_is_over_comes_before_the_placeholders_of_all_others() {
+fn a_run_at_its_deadline_comes_before_the_placeholders_of_all_other_runs() {
     let (older, own) = (run("z", 1, 1), run("m", 2, 1));
     let over = run("a", 3 - 100, 1);
     assert_eq!(places(&own, std::slice::from_ref(&over), &[]), 3);
@@ -146,7 +146,7 @@ fn in_its_way(
 }
 
 #[test]
-fn the_placeholder_of_a_released_run_is_in_the_way_where_a_run_has_no_place_for_its_assistant() {
+fn the_placeholder_of_a_released_run_blocks_a_run_without_room_for_its_assistant() {
     let (own, other) = (run("a", 9, 1), released(run("b", 1, 1)));
     let there = [assistant(&other), placeholder(&other)];
     let way = |run: &Run, others: &[Run], hard| in_its_way(run, others, &there, quota(hard, "2"));
@@ -174,7 +174,7 @@ fn the_placeholder_of_a_released_run_is_in_the_way_where_a_run_has_no_place_for_
 
 /// The first run is released, and Tekton has yet to create its assistant, so its place is not free for the second run.
 #[test]
-fn of_two_runs_that_need_a_place_each_gets_one() {
+fn two_runs_that_need_a_place_in_the_quota_get_one_place_each() {
     let (own, released_before, other) = (run("a", 9, 1), released(run("c", 8, 1)), released(run("b", 1, 1)));
     let there = [assistant(&other), placeholder(&other)];
     let others = [other, released_before];
@@ -184,7 +184,7 @@ fn of_two_runs_that_need_a_place_each_gets_one() {
 }
 
 #[test]
-fn nothing_is_in_the_way_where_only_what_tekton_made_takes_the_places_or_where_it_makes_none() {
+fn no_placeholder_blocks_a_run_if_assistants_fill_the_quota_or_tekton_creates_none() {
     let (own, other) = (run("a", 9, 1), released(run("b", 1, 1)));
     let made = [assistant(&other), assistant(&other)];
     assert_eq!(
@@ -197,7 +197,7 @@ fn nothing_is_in_the_way_where_only_what_tekton_made_takes_the_places_or_where_i
 }
 
 #[test]
-fn a_set_that_is_gone_is_in_the_way_as_long_as_the_quota_counts_it() {
+fn a_deleted_statefulset_blocks_a_run_while_the_quota_counts_it() {
     let own = run("a", 9, 1);
     assert_eq!(
         in_its_way(&own, &[], &[assistant(&run("b", 1, 1))], quota("2", "2")),
@@ -206,7 +206,7 @@ fn a_set_that_is_gone_is_in_the_way_as_long_as_the_quota_counts_it() {
 }
 
 #[test]
-fn of_runs_of_the_same_second_one_is_first() {
+fn runs_of_the_same_second_have_a_fixed_order() {
     let (one, other) = (run("a", 1, 1), run("b", 1, 1));
     let both = [
         places(&one, std::slice::from_ref(&other), &[]),
@@ -216,7 +216,7 @@ fn of_runs_of_the_same_second_one_is_first() {
 }
 
 #[test]
-fn a_quota_is_short_that_has_fewer_free() {
+fn a_quota_is_short_if_fewer_places_are_free_than_needed() {
     assert_eq!(short_of(&[quota("3", "1")], 2), None);
     assert_eq!(
         short_of(&[quota("9", "0"), quota("3", "2")], 2).as_deref(),
@@ -225,7 +225,7 @@ fn a_quota_is_short_that_has_fewer_free() {
 }
 
 #[test]
-fn a_new_quota_has_used_nothing_and_one_of_other_things_says_nothing() {
+fn a_new_quota_counts_as_unused_and_a_quota_of_other_resources_is_ignored() {
     let new: ResourceQuota =
         serde_json::from_value(json!({"metadata": {"name": "new"}, "spec": {"hard": {RESOURCE: "1"}}}))
             .unwrap();

@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_durations_are_refused_with_the_remedy() {
+    fn the_error_about_invalid_durations_names_the_remedy() {
         let refusal = parsed("controller --leader-elect-lease-duration 8s").unwrap_err();
         assert!(
             refusal.starts_with("error: --leader-elect-lease-duration (8s) is not longer than"),

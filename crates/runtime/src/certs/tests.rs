@@ -51,7 +51,7 @@ fn decided(stored: &StoredCertificates, now: Timestamp) -> Renewal {
 }
 
 #[test]
-fn fresh_certificates_are_kept_until_two_thirds_of_the_leafs_life_are_over() {
+fn certificates_are_kept_for_two_thirds_of_the_lifetime_of_the_leaf() {
     let stored = issued_at(start());
     let due = start() + LEAF_LIFE * 2 / 3;
     assert_eq!(decided(&stored, start()), Renewal::NotNeeded);

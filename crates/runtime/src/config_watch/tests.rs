@@ -62,7 +62,7 @@ async fn without_a_config_map_the_defaults_are_active() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_change_becomes_active_and_a_deletion_brings_the_defaults_back() {
+async fn a_change_becomes_active_and_a_deletion_restores_the_defaults() {
     let scene = Scene::begin(Some(
         json!({"release-when": "created", "_example": "anything: at all"}),
     ));
@@ -127,7 +127,7 @@ async fn a_forbidden_read_keeps_the_process_unready_until_the_read_succeeds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_same_content_wakes_no_receiver() {
+async fn the_same_content_notifies_no_receiver() {
     let scene = Scene::begin(Some(json!({"placeholder-cpu": "75m"})));
     let config = scene.watch.active().await;
     put(&scene.api, &json!({"placeholder-cpu": "75m"}));

@@ -13,7 +13,7 @@ fn rejection(duration: u64, renew_deadline: u64, retry: u64) -> String {
 }
 
 #[test]
-fn the_defaults_are_those_of_client_go_and_sound() {
+fn the_defaults_are_those_of_client_go_and_valid() {
     assert_eq!(terms(15_000, 10_000, 2000), Ok(Terms::default()));
 }
 
@@ -45,7 +45,7 @@ fn a_failed_renewal_is_repeated_in_time() {
 }
 
 #[test]
-fn there_is_a_pause_between_two_attempts() {
+fn a_retry_period_of_zero_is_refused() {
     assert!(rejection(6000, 4000, 0).starts_with("--leader-elect-retry-period is 0s"));
     assert!(rejection(1000, 0, 0).starts_with("--leader-elect-retry-period is 0s"));
 }

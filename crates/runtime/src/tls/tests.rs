@@ -45,7 +45,7 @@ fn the_key_of_another_certificate_is_refused() {
 }
 
 #[test]
-fn an_unreadable_part_is_refused_by_its_name() {
+fn the_error_about_an_unreadable_part_names_the_part() {
     let unreadable = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
     for chain in [unreadable, ""] {
         let chain = chain.to_owned();

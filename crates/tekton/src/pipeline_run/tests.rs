@@ -76,14 +76,14 @@ fn a_new_run_is_not_started_held_or_enrolled() {
 }
 
 #[test]
-fn an_object_without_a_key_is_no_run() {
+fn an_object_without_namespace_name_or_uid_is_no_run() {
     for key in ["namespace", "name", "uid"] {
         assert!(with(&["metadata", key], Value::Null).run().is_none(), "{key}");
     }
 }
 
 #[test]
-fn the_spec_status_is_read_as_tekton_reads_it() {
+fn the_spec_status_has_the_same_meaning_as_in_tekton() {
     let table = [
         (json!(null), SpecStatus::Unset),
         (json!(""), SpecStatus::Unset),
@@ -114,7 +114,7 @@ fn labels_and_annotations_of_pod_affinity_are_read() {
 }
 
 #[test]
-fn a_hold_began_at_the_time_in_its_annotation_or_at_the_creation() {
+fn a_hold_starts_at_the_time_in_its_annotation_or_at_the_creation_of_the_run() {
     let marked = |mark: &str| run_with(&["metadata", "annotations"], json!({keys::HOLD: mark}));
     let late = marked("2026-11-22T04:17:42Z");
     assert!(late.hold);
@@ -148,13 +148,13 @@ fn a_run_with_a_deletion_timestamp_is_being_deleted() {
 }
 
 #[test]
-fn only_a_manager_other_than_tekton_makes_a_run_managed_elsewhere() {
+fn a_run_is_managed_elsewhere_only_if_its_manager_is_not_tekton() {
     assert!(!run_with(&["spec", "managedBy"], "tekton.dev/pipeline").managed_elsewhere);
     assert!(run_with(&["spec", "managedBy"], "kueue.x-k8s.io/multikueue").managed_elsewhere);
 }
 
 #[test]
-fn a_run_whose_controller_is_a_pipeline_run_is_a_child() {
+fn a_run_whose_controller_is_a_pipeline_run_is_nested() {
     let child = |version: &str, kind: &str, controller: bool| {
         let owner =
             json!({"apiVersion": version, "kind": kind, "name": "o", "uid": "o1", "controller": controller});
@@ -168,7 +168,7 @@ fn a_run_whose_controller_is_a_pipeline_run_is_a_child() {
 }
 
 #[test]
-fn a_run_whose_controller_is_a_custom_task_is_a_child_if_it_is_in_the_group_of_another_run() {
+fn a_run_whose_controller_is_a_custom_task_is_nested_if_it_has_the_group_of_another_run() {
     let child = |kind: &str, group: &str| {
         let owner = json!({"apiVersion": "tekton.dev/v1beta1", "kind": kind, "name": "o", "uid": "o1", "controller": true});
         let metadata = json!({"name": "n", "namespace": "ns", "uid": "u1", "labels": {keys::GROUP: group}, "ownerReferences": [owner]});
@@ -180,7 +180,7 @@ fn a_run_whose_controller_is_a_custom_task_is_a_child_if_it_is_in_the_group_of_a
 }
 
 #[test]
-fn the_start_of_a_run_is_read() {
+fn the_start_time_of_a_run_is_read() {
     let started = |value: Value| run_with(&["status", "startTime"], value).started;
     assert_eq!(
         started(json!("2026-01-02T03:04:05Z")),
@@ -226,7 +226,7 @@ fn a_task_opts_out_by_a_label_in_task_run_specs() {
 }
 
 #[test]
-fn the_placing_part_of_the_pod_template_is_read() {
+fn the_scheduling_fields_of_the_pod_template_are_read() {
     let read = template(json!({
         "nodeSelector": {"disk": "ssd"},
         "tolerations": [{"key": "ci", "operator": "Exists"}],
@@ -365,7 +365,7 @@ fn a_list_with_a_malformed_run_decodes() {
 }
 
 #[test]
-fn the_view_is_of_tektons_own_resource() {
+fn the_view_has_the_api_path_and_the_kind_of_a_pipeline_run() {
     assert_eq!(
         PipelineRun::url_path(&(), Some("ns")),
         "/apis/tekton.dev/v1/namespaces/ns/pipelineruns"

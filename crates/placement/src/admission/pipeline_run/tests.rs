@@ -98,20 +98,20 @@ fn rejected(verdict: Verdict) -> String {
 }
 
 #[test]
-fn an_opted_in_run_is_held_and_marked_as_held_by_us() {
+fn a_labelled_run_is_held_and_gets_the_hold_annotation() {
     assert_eq!(run().outcome(), Outcome::Held);
     insta::assert_json_snapshot!("held", run().patch());
 }
 
 #[test]
-fn every_valid_choice_is_held_alike() {
+fn all_label_values_that_opt_in_cause_the_same_hold() {
     for value in ["true", "", "colocateAlways", "colocateCompleted", "isolateAlways"] {
         assert_eq!(run().opt_in(value).patch(), run().patch(), "{value}");
     }
 }
 
 #[test]
-fn a_run_with_annotations_gets_one_more_and_keeps_its_own() {
+fn a_held_run_keeps_its_own_annotations() {
     let doc = run().annotation("team", "blue");
     insta::assert_json_snapshot!("held_beside_other_annotations", doc.patch());
     assert_eq!(
@@ -121,7 +121,7 @@ fn a_run_with_annotations_gets_one_more_and_keeps_its_own() {
 }
 
 #[test]
-fn an_empty_status_or_a_null_one_is_held_like_an_absent_one() {
+fn a_run_with_an_empty_or_null_status_is_held() {
     assert_eq!(run().status("").admitted(), run().admitted());
     assert_eq!(
         run().set(&["spec", "status"], Value::Null).admitted(),
@@ -136,7 +136,7 @@ fn null_annotations_are_replaced() {
 }
 
 #[test]
-fn v1beta1_is_held_alike() {
+fn a_v1beta1_run_is_held_like_a_v1_run() {
     let old = run()
         .set(&["apiVersion"], "tekton.dev/v1beta1")
         .set(&["spec", "podTemplate"], json!({"nodeSelector": {"disk": "ssd"}}))
@@ -145,14 +145,14 @@ fn v1beta1_is_held_alike() {
 }
 
 #[test]
-fn a_run_that_the_user_set_pending_stays_as_it_is() {
+fn a_run_that_its_user_created_as_pending_is_admitted_unchanged() {
     let doc = run().status("PipelineRunPending");
     assert_eq!(doc.outcome(), Outcome::LeftHeldByOther);
     assert_eq!(doc.patch(), json!([]));
 }
 
 #[test]
-fn no_other_status_is_touched() {
+fn a_run_with_any_other_status_is_admitted_unchanged() {
     for status in [
         "Cancelled",
         "CancelledRunFinally",
@@ -165,14 +165,14 @@ fn no_other_status_is_touched() {
 }
 
 #[test]
-fn a_run_that_kueue_queues_is_left_for_kueue_to_hold() {
+fn a_run_in_a_queue_of_kueue_is_admitted_unchanged() {
     let doc = run().label(keys::KUEUE_QUEUE_NAME, "team-a");
     assert_eq!(doc.outcome(), Outcome::LeftHeldByOther);
     assert_eq!(doc.patch(), json!([]));
 }
 
 #[test]
-fn a_run_copied_from_an_enrolled_one_joins_no_group() {
+fn a_copy_of_an_enrolled_run_joins_no_group() {
     let doc = run().copied_from_an_enrolled_run();
     insta::assert_json_snapshot!("copied", doc.patch());
     let admitted = doc.admitted();
@@ -181,7 +181,7 @@ fn a_run_copied_from_an_enrolled_one_joins_no_group() {
 }
 
 #[test]
-fn our_keys_are_stripped_from_runs_that_are_not_held_too() {
+fn the_keys_of_pod_affinity_are_removed_from_copies_that_are_not_held_as_well() {
     let not_held = [
         run().status("Cancelled"),
         run().opt_in("false"),
@@ -201,7 +201,7 @@ fn our_keys_are_stripped_from_runs_that_are_not_held_too() {
 }
 
 #[test]
-fn a_copy_made_while_the_original_was_held_is_held_by_us_and_not_left_for_nobody() {
+fn a_copy_of_a_held_run_is_held() {
     let doc = run()
         .status("PipelineRunPending")
         .annotation(keys::HOLD, "true")
@@ -213,7 +213,7 @@ fn a_copy_made_while_the_original_was_held_is_held_by_us_and_not_left_for_nobody
 }
 
 #[test]
-fn a_mark_of_ours_without_pending_is_a_leftover_and_the_run_is_held_anew() {
+fn a_run_with_the_hold_annotation_and_without_pending_is_held() {
     let doc = run().annotation(keys::HOLD, "true");
     assert_eq!(
         doc.patch(),
@@ -250,7 +250,7 @@ fn a_run_of_a_custom_task_is_nested_if_it_has_the_group_of_another_run() {
 }
 
 #[test]
-fn only_a_controller_owner_of_kind_pipeline_run_makes_a_nested_run() {
+fn a_run_with_any_other_owner_is_not_nested() {
     let others = [
         run().owned_by("tekton.dev/v1", "PipelineRun", false),
         run().owned_by("example.com/v1", "PipelineRun", true),
@@ -263,7 +263,7 @@ fn only_a_controller_owner_of_kind_pipeline_run_makes_a_nested_run() {
 }
 
 #[test]
-fn a_run_managed_by_tekton_is_held_and_any_other_is_left_alone() {
+fn only_runs_that_tekton_manages_are_held() {
     let managed_by = |manager: &str| run().set(&["spec", "managedBy"], manager);
     assert_eq!(managed_by("tekton.dev/pipeline").outcome(), Outcome::Held);
     assert_eq!(
@@ -286,12 +286,12 @@ fn a_run_that_is_not_opted_in_is_left_alone() {
 }
 
 #[test]
-fn an_unknown_opt_in_value_is_rejected_with_the_run_the_value_and_the_remedy() {
+fn the_rejection_of_an_unknown_opt_in_value_names_the_run_the_value_and_the_remedy() {
     insta::assert_snapshot!("unknown_opt_in_value", run().opt_in("isolate").rejection());
 }
 
 #[test]
-fn a_bad_reserve_is_rejected_with_the_run_the_value_and_the_remedy() {
+fn the_rejection_of_an_invalid_reserve_names_the_run_the_value_and_the_remedy() {
     let doc = run()
         .set(&["metadata", "name"], "build-7")
         .annotation(keys::RESERVE, "cpu=4,memory=8");
@@ -299,7 +299,7 @@ fn a_bad_reserve_is_rejected_with_the_run_the_value_and_the_remedy() {
 }
 
 #[test]
-fn a_rejection_repeats_only_the_beginning_of_a_value() {
+fn a_rejection_quotes_only_the_beginning_of_a_long_value() {
     let long = "\u{7f}".repeat(100_000);
     let named = || run().set(&["metadata", "name"], long.as_str());
     let rejected = [
@@ -328,7 +328,7 @@ fn with_a_tied_task(labels: &Value) -> Doc {
 }
 
 #[test]
-fn a_run_whose_template_ties_its_pods_to_others_is_rejected_with_the_field_and_the_remedy() {
+fn the_rejection_of_a_required_pod_affinity_names_the_field_and_the_remedy() {
     let doc = run().set(&["spec", "taskRunTemplate"], tied());
     insta::assert_snapshot!("required_pod_affinity", doc.rejection());
     let rejection = with_a_tied_task(&json!({})).rejection();
@@ -339,7 +339,7 @@ fn a_run_whose_template_ties_its_pods_to_others_is_rejected_with_the_field_and_t
 }
 
 #[test]
-fn a_task_that_opts_out_may_be_tied_to_others_and_so_may_a_run_that_is_not_ours() {
+fn opted_out_tasks_and_runs_may_have_a_required_pod_affinity() {
     let apart = with_a_tied_task(&json!({keys::OPT_IN: "false"}));
     assert_eq!(apart.outcome(), Outcome::Held);
     let declined = run().set(&["spec", "taskRunTemplate"], tied()).opt_in("false");
@@ -352,7 +352,7 @@ fn a_task_that_opts_out_may_be_tied_to_others_and_so_may_a_run_that_is_not_ours(
 }
 
 #[test]
-fn a_good_reserve_is_kept() {
+fn a_valid_reserve_is_kept() {
     let doc = run().annotation(keys::RESERVE, "cpu=4,memory=8Gi,nvidia.com/gpu=1");
     assert_eq!(doc.outcome(), Outcome::Held);
     assert_eq!(
@@ -362,7 +362,7 @@ fn a_good_reserve_is_kept() {
 }
 
 #[test]
-fn a_reserve_is_nobodys_business_on_a_run_that_is_not_ours() {
+fn the_reserve_of_a_run_that_pod_affinity_ignores_is_not_validated() {
     let bad = || run().annotation(keys::RESERVE, "nonsense");
     assert_eq!(bad().opt_in("false").outcome(), Outcome::Declined);
     assert_eq!(
@@ -376,7 +376,7 @@ fn a_reserve_is_nobodys_business_on_a_run_that_is_not_ours() {
 }
 
 #[test]
-fn a_run_without_any_name_is_still_rejected_in_a_readable_sentence() {
+fn the_rejection_of_a_run_without_a_name_is_readable() {
     let doc = run().set(&["metadata"], json!({"labels": {keys::OPT_IN: "x"}}));
     assert!(
         doc.rejection().starts_with("PipelineRun without a name: label "),
@@ -386,7 +386,7 @@ fn a_run_without_any_name_is_still_rejected_in_a_readable_sentence() {
 }
 
 #[test]
-fn a_document_that_no_patch_can_mend_is_let_through_to_tektons_validation() {
+fn a_malformed_run_is_left_to_the_validation_of_tekton() {
     let odd = [
         json!(null),
         json!([]),
@@ -420,7 +420,7 @@ fn is_untouched(old: &Doc, new: &Doc, outcome: Outcome) {
 }
 
 #[test]
-fn a_run_that_its_user_lets_go_is_held_by_us_from_then_on() {
+fn a_run_is_held_when_its_user_releases_it() {
     let (old, new) = release();
     let (patch, outcome) = on_change(&old, &new);
     assert_eq!(outcome, Outcome::Held);
@@ -428,7 +428,7 @@ fn a_run_that_its_user_lets_go_is_held_by_us_from_then_on() {
 }
 
 #[test]
-fn it_is_released_by_an_empty_status_too_and_keeps_the_labels_of_its_group() {
+fn a_run_is_held_when_its_status_becomes_empty_and_keeps_the_labels_of_its_group() {
     let enrolled = |doc: Doc| doc.label(keys::GROUP, "its-uid").annotation("team", "blue");
     let (old, new) = release();
     let (old, mut new) = (enrolled(old), enrolled(new.status("")));
@@ -444,7 +444,7 @@ fn it_is_released_by_an_empty_status_too_and_keeps_the_labels_of_its_group() {
 }
 
 #[test]
-fn a_hold_of_ours_that_is_released_is_not_begun_again() {
+fn a_run_with_the_hold_annotation_is_not_held_again_after_its_release() {
     for mark in ["true", "2026-11-22T04:17:42Z", ""] {
         let old = run().status(keys::PENDING).annotation(keys::HOLD, mark);
         is_untouched(&old, &run().annotation(keys::HOLD, mark), Outcome::NotReleased);
@@ -453,7 +453,7 @@ fn a_hold_of_ours_that_is_released_is_not_begun_again() {
 }
 
 #[test]
-fn a_change_that_lets_nothing_go_is_let_in_as_it_is() {
+fn a_change_that_releases_no_run_is_admitted_unpatched() {
     let held = || run().status(keys::PENDING);
     let changes = [
         (held(), held().label("team", "blue")),
@@ -469,7 +469,7 @@ fn a_change_that_lets_nothing_go_is_let_in_as_it_is() {
 }
 
 #[test]
-fn only_runs_that_are_opted_in_when_they_are_released_are_held_again() {
+fn only_runs_that_are_opted_in_at_their_release_are_held() {
     let new = || run().label("team", "blue");
     let table = [
         (new().opt_in("false"), Outcome::Declined),
@@ -494,14 +494,14 @@ fn only_runs_that_are_opted_in_when_they_are_released_are_held_again() {
 }
 
 #[test]
-fn a_reserve_that_went_bad_meanwhile_is_no_reason_to_start_elsewhere() {
+fn a_run_with_an_invalid_reserve_is_held_at_its_release() {
     let (old, new) = release();
     let (_, outcome) = on_change(&old, &new.annotation(keys::RESERVE, "nonsense"));
     assert_eq!(outcome, Outcome::Held);
 }
 
 #[test]
-fn what_cannot_be_read_before_or_after_is_let_in_as_it_is() {
+fn a_change_from_or_to_a_malformed_run_is_admitted_unpatched() {
     let (old, new) = release();
     is_untouched(&Doc(Value::Null), &new, Outcome::Odd);
     is_untouched(&old, &Doc(Value::Null), Outcome::Odd);

@@ -105,7 +105,7 @@ fn users_term() -> Value {
 }
 
 #[test]
-fn a_pod_without_affinity_gets_all_of_it_in_one_operation() {
+fn a_pod_without_affinity_gets_its_affinity_in_one_operation() {
     assert_eq!(pod().outcome(), Outcome::Injected);
     insta::assert_json_snapshot!("bare_pod", pod().patch());
 }
@@ -120,7 +120,7 @@ fn tektons_term() -> Value {
 }
 
 #[test]
-fn what_ties_a_pod_to_tektons_assistants_gives_way_to_what_ties_it_to_its_group() {
+fn the_term_of_the_group_replaces_the_terms_of_the_affinity_assistants() {
     let required = json!([tektons_term(), tektons_term()]);
     let pod = pod().affinity(json!({"podAffinity": {REQUIRED: required}}));
     let [affinity, _] = own_terms();
@@ -128,7 +128,7 @@ fn what_ties_a_pod_to_tektons_assistants_gives_way_to_what_ties_it_to_its_group(
 }
 
 #[test]
-fn a_pod_that_is_not_in_a_group_or_opted_out_stays_tied_to_tektons_assistants() {
+fn a_pod_without_a_group_or_with_an_opt_out_keeps_the_term_of_the_affinity_assistant() {
     let tied = json!({"podAffinity": {REQUIRED: [tektons_term()]}});
     for pod in [
         pod().without_label(keys::GROUP),
@@ -139,7 +139,7 @@ fn a_pod_that_is_not_in_a_group_or_opted_out_stays_tied_to_tektons_assistants() 
 }
 
 #[test]
-fn a_pod_that_may_share_its_node_gets_the_affinity_only() {
+fn a_pod_with_colocate_always_gets_only_the_affinity_term() {
     insta::assert_json_snapshot!(
         "colocate_always",
         pod().label(keys::STRATEGY, "colocateAlways").patch()
@@ -147,7 +147,7 @@ fn a_pod_that_may_share_its_node_gets_the_affinity_only() {
 }
 
 #[test]
-fn the_terms_follow_the_pods_isolation_label() {
+fn the_isolation_label_of_the_pod_determines_its_anti_affinity_term() {
     for isolation in Isolation::NAMES {
         let terms = pod()
             .label(keys::ISOLATION, *isolation)
@@ -165,7 +165,7 @@ fn the_terms_follow_the_pods_isolation_label() {
 }
 
 #[test]
-fn a_missing_or_meaningless_strategy_or_isolation_label_means_a_node_of_its_own_in_the_cluster() {
+fn a_missing_or_unknown_strategy_or_isolation_label_means_the_default() {
     for (key, meaningless) in [(keys::STRATEGY, "isolate"), (keys::ISOLATION, "everywhere")] {
         assert_eq!(pod().without_label(key).patch(), pod().patch());
         assert_eq!(pod().label(key, meaningless).patch(), pod().patch());
@@ -173,7 +173,7 @@ fn a_missing_or_meaningless_strategy_or_isolation_label_means_a_node_of_its_own_
 }
 
 #[test]
-fn a_pod_without_a_group_is_left_alone() {
+fn a_pod_without_a_group_is_admitted_unchanged() {
     let strangers = [
         pod().without_label(keys::GROUP),
         pod().label(keys::GROUP, ""),
@@ -188,14 +188,14 @@ fn a_pod_without_a_group_is_left_alone() {
 }
 
 #[test]
-fn a_task_that_opted_out_is_left_alone_although_it_has_the_group() {
+fn a_pod_of_an_opted_out_task_is_admitted_unchanged_even_with_a_group() {
     let doc = pod().label(keys::OPT_IN, "false");
     assert_eq!(doc.outcome(), Outcome::Declined);
     assert_eq!(doc.patch(), json!([]));
 }
 
 #[test]
-fn the_group_counts_and_not_what_the_opt_in_label_says_otherwise() {
+fn a_pod_with_a_group_gets_its_terms_even_with_an_unknown_or_missing_opt_in_label() {
     assert_eq!(pod().without_label(keys::OPT_IN).patch(), pod().patch());
     assert_eq!(pod().label(keys::OPT_IN, "nonsense").patch(), pod().patch());
 }
@@ -238,7 +238,7 @@ fn only_missing_parents_are_created() {
 }
 
 #[test]
-fn terms_of_others_are_kept_and_ours_come_after_them() {
+fn existing_terms_are_kept_before_the_terms_of_the_group() {
     let doc = pod().affinity(json!({
         "nodeAffinity": {PREFERRED: []},
         "podAffinity": {REQUIRED: [], PREFERRED: [{"weight": 1}]},
@@ -252,7 +252,7 @@ fn terms_of_others_are_kept_and_ours_come_after_them() {
 }
 
 #[test]
-fn a_required_affinity_of_others_becomes_a_preferred_one_and_the_pod_is_marked() {
+fn another_required_pod_affinity_becomes_preferred_and_the_pod_gets_an_annotation() {
     let doc = pod().affinity(json!({
         "podAffinity": {REQUIRED: [users_term(), tektons_term()], PREFERRED: [{"weight": 1}]}
     }));
@@ -272,7 +272,7 @@ fn a_required_affinity_of_others_becomes_a_preferred_one_and_the_pod_is_marked()
 }
 
 #[test]
-fn the_mark_stands_beside_other_annotations() {
+fn the_annotation_about_a_relaxed_affinity_is_added_to_existing_annotations() {
     let required = json!({"podAffinity": {REQUIRED: [users_term()]}});
     let doc = pod()
         .affinity(required)
@@ -282,7 +282,7 @@ fn the_mark_stands_beside_other_annotations() {
 }
 
 #[test]
-fn only_the_term_that_is_missing_is_added() {
+fn only_the_missing_term_is_added() {
     let [affinity, anti_affinity] = own_terms();
     let doc = pod().affinity(json!({"podAffinity": {REQUIRED: [affinity]}}));
     assert_eq!(doc.paths(), ["/spec/affinity/podAntiAffinity"]);
@@ -291,14 +291,14 @@ fn only_the_term_that_is_missing_is_added() {
 }
 
 #[test]
-fn a_second_pass_finds_nothing_to_do() {
+fn a_second_admission_of_a_pod_changes_nothing() {
     let doc = pod().injected();
     assert_eq!(doc.outcome(), Outcome::AlreadyThere);
     assert_eq!(doc.patch(), json!([]));
 }
 
 #[test]
-fn a_term_of_another_group_does_not_pass_for_ours() {
+fn a_term_of_another_group_does_not_replace_the_term_of_the_group() {
     let doc = pod().injected().label(keys::GROUP, "u2");
     assert_eq!(doc.outcome(), Outcome::Relaxed);
     assert!(
@@ -323,7 +323,7 @@ fn the_order_of_a_terms_fields_does_not_matter() {
 }
 
 #[test]
-fn a_pod_that_no_patch_can_mend_is_left_for_the_api_server_to_refuse() {
+fn a_malformed_pod_is_left_to_the_validation_of_the_api_server() {
     let odd = [
         Doc(json!(null)),
         Doc(json!("pod")),
@@ -341,7 +341,7 @@ fn a_pod_that_no_patch_can_mend_is_left_for_the_api_server_to_refuse() {
 }
 
 #[test]
-fn tektons_assistant_goes_where_others_of_its_group_are_and_is_never_the_first() {
+fn an_affinity_assistant_follows_other_pods_of_its_group_and_is_never_the_first_pod() {
     let assistant = pod().label(keys::COMPONENT, keys::ASSISTANT).injected();
     let [own, _] = own_terms();
     let [term] = &assistant.terms(AFFINITY)[..] else {

@@ -110,7 +110,7 @@ proptest! {
     #![proptest_config(Cases { cases: Cases::default().cases.max(3000), ..Cases::default() })]
 
     #[test]
-    fn any_data_is_taken_into_force_whole_and_sound_or_refused_with_a_sentence_a_key(
+    fn any_data_is_accepted_with_valid_values_or_refused_with_at_most_one_error_per_key(
         data in data(), met in tally(&[("accepted", 200), ("refused", 500)]),
     ) {
         match Config::parse(&data) {

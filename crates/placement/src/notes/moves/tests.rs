@@ -63,7 +63,7 @@ fn all(text: &str, parts: &[&str]) {
 }
 
 #[test]
-fn moving_off_is_told_with_pod_reason_and_node() {
+fn the_event_of_moving_off_names_the_pod_the_reason_and_the_node() {
     let told = moves_off(&on_node(), MoveCause::TaskDoesNotFit, Some("large-pod"));
     all(
         &told.text,
@@ -74,7 +74,7 @@ fn moving_off_is_told_with_pod_reason_and_node() {
 }
 
 #[test]
-fn each_trouble_with_a_node_has_its_words() {
+fn each_cause_of_an_unusable_node_has_its_own_message() {
     for (cause, words) in [
         (node::Cause::Cordoned, "it is cordoned"),
         (node::Cause::Tainted, "taint that this run does not tolerate"),
@@ -93,7 +93,7 @@ fn each_trouble_with_a_node_has_its_words() {
 }
 
 #[test]
-fn an_unfit_node_is_told_while_tasks_are_there_and_in_the_same_words_however_many() {
+fn the_event_of_an_unusable_node_with_tasks_names_the_node_the_cause_and_the_remedy() {
     let cause = MoveCause::Node(node::Cause::Cordoned);
     let told = awaits_tasks(&on_node(), cause, None).unwrap();
     assert_eq!(told.reason, Reason::NodeUnfit);
@@ -106,7 +106,7 @@ fn an_unfit_node_is_told_while_tasks_are_there_and_in_the_same_words_however_man
 }
 
 #[test]
-fn a_run_that_stays_for_a_claim_is_told_which_and_what_to_do() {
+fn the_event_of_a_run_that_stays_for_its_volume_names_the_pvc_and_the_remedy() {
     let cordoned = is_tied(&on_node(), MoveCause::Node(node::Cause::Cordoned), None, "disk");
     assert_eq!(cordoned.reason, Reason::NodeUnfit);
     all(
@@ -119,7 +119,7 @@ fn a_run_that_stays_for_a_claim_is_told_which_and_what_to_do() {
 }
 
 #[test]
-fn a_task_that_waits_for_its_own_runs_tasks_is_told_apart() {
+fn a_task_that_waits_for_other_tasks_of_its_run_has_its_own_event() {
     let told = awaits_tasks(&on_node(), MoveCause::TaskDoesNotFit, Some("large-pod")).unwrap();
     assert_eq!(told.reason, Reason::WaitingForRoom);
     all(&told.text, &["large-pod"]);
@@ -149,7 +149,7 @@ fn evicted(ready: bool, left: Option<&str>) -> Observation {
 }
 
 #[test]
-fn a_node_that_died_is_told_also_once_kubernetes_has_removed_the_placeholder() {
+fn a_failed_node_is_still_reported_after_the_eviction_of_the_placeholder() {
     let told = |seen: &Observation| awaits_tasks(seen, MoveCause::TaskDoesNotFit, Some("large-pod")).unwrap();
     let cause = MoveCause::Node(node::Cause::NotReady);
     let before = awaits_tasks(&on_node(), cause, None).unwrap();
@@ -165,7 +165,7 @@ fn a_node_that_died_is_told_also_once_kubernetes_has_removed_the_placeholder() {
 }
 
 #[test]
-fn that_nothing_fits_is_told_with_what_is_asked_for_and_what_there_is() {
+fn the_event_of_a_pod_that_fits_no_node_names_its_requests_and_the_nearest_node() {
     let offer = |cpu: i64| NodeOffer {
         node: "small-0".into(),
         amounts: vec![node::Amount {
@@ -184,7 +184,7 @@ fn that_nothing_fits_is_told_with_what_is_asked_for_and_what_there_is() {
 }
 
 #[test]
-fn a_move_is_told_with_both_nodes_and_a_first_arrival_is_none() {
+fn the_event_of_a_move_names_both_nodes_and_the_first_node_is_no_move() {
     let moved = Run {
         node: Some("old".into()),
         ..run()

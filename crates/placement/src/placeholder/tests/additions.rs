@@ -31,7 +31,7 @@ fn metadata_of(set: &Value) -> [&Value; 2] {
 }
 
 #[test]
-fn labels_and_annotations_are_added_to_set_and_pod() {
+fn configured_labels_and_annotations_are_added_to_statefulset_and_pod() {
     let config = config(&[
         ("placeholder-labels", "team=platform"),
         ("placeholder-annotations", "example.com/why=keeps a node"),
@@ -45,7 +45,7 @@ fn labels_and_annotations_are_added_to_set_and_pod() {
 }
 
 #[test]
-fn a_configured_label_is_for_runs_that_do_not_have_it() {
+fn a_copied_label_of_the_run_overrides_the_configured_label() {
     let config = config(&[("placeholder-labels", "team=unknown")]);
     let team = |copied: &[(&str, &str)]| made(copied, &config)["metadata"]["labels"]["team"].clone();
     assert_eq!(team(&[]), "unknown");
@@ -53,7 +53,7 @@ fn a_configured_label_is_for_runs_that_do_not_have_it() {
 }
 
 #[test]
-fn pull_secrets_come_beside_those_of_the_run_and_each_once() {
+fn configured_pull_secrets_are_merged_with_the_pull_secrets_of_the_run() {
     let secrets = |names: &str| {
         let config = config(&[("placeholder-image-pull-secrets", names)]);
         made(&[], &config)["spec"]["template"]["spec"]["imagePullSecrets"].clone()
@@ -66,7 +66,7 @@ fn pull_secrets_come_beside_those_of_the_run_and_each_once() {
 }
 
 #[test]
-fn every_key_that_a_placeholder_has_of_its_own_is_refused() {
+fn the_configuration_refuses_each_key_that_a_placeholder_has_by_default() {
     let set = made(&[], &Config::default());
     for metadata in metadata_of(&set) {
         for key in ["labels", "annotations"]
@@ -83,7 +83,7 @@ fn every_key_that_a_placeholder_has_of_its_own_is_refused() {
 }
 
 #[test]
-fn a_running_placeholder_keeps_what_it_was_made_with_when_the_configuration_changes() {
+fn an_existing_placeholder_keeps_its_metadata_when_the_configuration_changes() {
     let set = made(&[("team", "build")], &Config::default());
     let changed = config(&[
         ("placeholder-cpu", "10m"),
@@ -158,7 +158,7 @@ const CANDIDATES: [&str; 14] = [
 
 proptest! {
     #[test]
-    fn no_configuration_that_is_accepted_changes_what_a_selector_matches(
+    fn no_accepted_configuration_changes_which_pods_a_selector_matches(
         set in subsequence(CANDIDATES.to_vec(), 0..3),
         copied in subsequence(CANDIDATES.to_vec(), 0..3),
         value in select(vec!["x", "u1", "false", "true", "placeholder", "affinity-assistant", ""]),

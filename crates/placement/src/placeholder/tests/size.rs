@@ -68,7 +68,7 @@ fn patched(mut set: Value, patch: &Patch) -> Value {
 }
 
 #[test]
-fn a_held_runs_placeholder_asks_for_the_reserve_and_for_what_is_beside_it_later() {
+fn the_placeholder_of_a_held_run_requests_the_reserve_its_own_size_and_an_assistant() {
     let table = [
         ("cpu=4,memory=8Gi", json!({"cpu": "4100m", "memory": "8392Mi"})),
         ("memory=8Gi", json!({"cpu": "50m", "memory": "8392Mi"})),
@@ -86,7 +86,7 @@ fn a_held_runs_placeholder_asks_for_the_reserve_and_for_what_is_beside_it_later(
 }
 
 #[test]
-fn an_empty_reserve_makes_a_usual_placeholder() {
+fn a_placeholder_with_an_empty_reserve_has_the_usual_size() {
     assert_eq!(
         made(&reserving(""), &Config::default()),
         made(&run(), &Config::default())
@@ -95,7 +95,7 @@ fn an_empty_reserve_makes_a_usual_placeholder() {
 }
 
 #[test]
-fn a_placeholder_that_is_made_for_a_run_we_do_not_hold_has_the_usual_size() {
+fn a_new_placeholder_of_a_running_or_queued_run_has_the_usual_size() {
     let usual = json!({"cpu": "50m", "memory": "100Mi"});
     let mut running = reserving("cpu=4");
     running.status = crate::run::SpecStatus::Unset;
@@ -107,7 +107,7 @@ fn a_placeholder_that_is_made_for_a_run_we_do_not_hold_has_the_usual_size() {
 }
 
 #[test]
-fn the_default_reserve_counts_unless_the_run_has_one_of_its_own_that_can_be_read() {
+fn a_valid_reserve_of_the_run_overrides_the_default_reserve() {
     let cpu = |run: &Run| requests(&made(run, &default_reserve("cpu=2")))["cpu"].clone();
     assert_eq!(cpu(&run()), "2100m");
     assert_eq!(cpu(&reserving("cpu=1")), "1100m");
@@ -116,7 +116,7 @@ fn the_default_reserve_counts_unless_the_run_has_one_of_its_own_that_can_be_read
 }
 
 #[test]
-fn only_an_annotation_that_cannot_be_honoured_is_told() {
+fn only_an_invalid_reserve_annotation_is_reported() {
     assert!(invalid_reserve(&reserving("cpu=lots")).is_some());
     assert!(invalid_reserve(&reserving("cpu=0")).is_some());
     assert_eq!(invalid_reserve(&reserving("cpu=4")), None);
@@ -124,7 +124,7 @@ fn only_an_annotation_that_cannot_be_honoured_is_told() {
 }
 
 #[test]
-fn cpu_and_memory_can_be_resized_and_nothing_else() {
+fn only_cpu_and_memory_can_be_resized() {
     let usual = usual(&Config::default()).requests();
     let amounts = |text: &str| Resources::from_texts(&reserve::parse(text).unwrap());
     assert!(can_resize(&amounts("cpu=4,memory=8Gi"), &usual));
@@ -133,7 +133,7 @@ fn cpu_and_memory_can_be_resized_and_nothing_else() {
 }
 
 #[test]
-fn a_scaling_touches_the_replicas_only_and_only_if_they_are_as_they_were_seen() {
+fn a_scale_patch_changes_only_the_replicas_and_fails_if_they_have_changed() {
     let set = made(&run(), &Config::default());
     let leave = change(&set, scale(0));
     let down = patched(set.clone(), &leave);
@@ -150,7 +150,7 @@ fn a_scaling_touches_the_replicas_only_and_only_if_they_are_as_they_were_seen() 
 }
 
 #[test]
-fn a_shrunk_template_asks_for_the_usual_and_is_otherwise_as_it_was() {
+fn shrinking_changes_only_the_resources_of_the_template() {
     let big = made(&reserving("cpu=4,nvidia.com/gpu=1"), &Config::default());
     let patch = change(&big, shrink);
     let small = patched(big.clone(), &patch);
@@ -164,7 +164,7 @@ fn a_shrunk_template_asks_for_the_usual_and_is_otherwise_as_it_was() {
 }
 
 #[test]
-fn a_template_within_limits_asks_for_what_they_allow_and_has_a_reserve_no_more() {
+fn a_template_within_a_limit_range_requests_the_allowed_amounts_without_the_reserve() {
     let big = made(&reserving("cpu=4"), &Config::default());
     let message = "minimum cpu usage per Container is 200m, but request is 50m";
     let size = within_limits(&LimitRangeBounds::parse(message).unwrap(), &Config::default()).requests();
@@ -181,7 +181,7 @@ fn a_template_within_limits_asks_for_what_they_allow_and_has_a_reserve_no_more()
 }
 
 #[test]
-fn a_resize_names_the_pod_and_our_own_container_and_keeps_requests_equal_to_limits() {
+fn a_resize_names_the_uid_of_the_pod_and_sets_equal_requests_and_limits() {
     let size = json!({"cpu": "50m", "memory": "100Mi"});
     assert_eq!(
         resize_patch("pod-uid", &Config::default()),
@@ -199,7 +199,7 @@ fn node_affinity(set: &Value) -> Value {
 }
 
 #[test]
-fn a_pinned_template_is_small_and_for_one_node_and_loses_that_again_when_it_is_unpinned() {
+fn a_pinned_template_is_small_and_requires_one_node_until_it_is_unpinned() {
     let set = made(&reserving("cpu=4"), &Config::default());
     let pinned = patched(set.clone(), &change(&set, recreate(Some("n1"))));
     assert_eq!(requests(&pinned)["cpu"], "50m");
@@ -228,7 +228,7 @@ fn a_pinned_template_is_small_and_for_one_node_and_loses_that_again_when_it_is_u
 }
 
 #[test]
-fn a_pin_comes_on_top_of_each_alternative_that_the_run_and_its_volumes_demand_and_goes_alone() {
+fn a_pin_is_added_to_the_node_affinity_of_run_and_volumes_and_is_removed_alone() {
     let mut run = demanding_run();
     let west = json!({"matchExpressions": [{"key": "zone", "operator": "In", "values": ["west"]}]});
     let volume = serde_json::from_value(json!({"nodeSelectorTerms": [west]})).unwrap();
@@ -245,7 +245,7 @@ fn a_pin_comes_on_top_of_each_alternative_that_the_run_and_its_volumes_demand_an
 }
 
 #[test]
-fn every_patch_fails_as_a_whole_on_another_set_of_the_same_name() {
+fn each_patch_fails_on_another_statefulset_of_the_same_name() {
     let set = made(&reserving("cpu=4"), &Config::default());
     let patches = [
         change(&set, scale(0)),

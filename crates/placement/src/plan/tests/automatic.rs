@@ -42,7 +42,7 @@ fn needing(scene: Scene, asks: &str) -> Scene {
 }
 
 #[test]
-fn what_a_run_needs_is_read_before_its_placeholder_is_made_and_counts_only_for_an_automatic_reserve() {
+fn expected_requests_are_read_before_the_creation_and_count_only_for_an_automatic_reserve() {
     let unread = automatic(held()).unread(Read::Creation);
     assert_eq!(unread.decision(), Decision::Read(Read::Creation));
     let counts = |scene: Scene| created(&needing(scene, "cpu=2"))["cpu"] == json!("2100m");
@@ -63,7 +63,7 @@ fn what_a_run_needs_is_read_before_its_placeholder_is_made_and_counts_only_for_a
 }
 
 #[test]
-fn a_placeholder_is_made_with_what_is_needed_but_no_more_than_is_allowed() {
+fn an_automatic_reserve_is_limited_by_the_configured_maximum() {
     let at_most = |most: &str| {
         let scene = automatic(held())
             .change(|scene| scene.config.auto_reserve_maximum = crate::reserve::parse(most).unwrap());
@@ -110,7 +110,7 @@ fn is_given_up(plan: &Plan) -> bool {
 }
 
 #[test]
-fn a_reserve_that_no_node_has_is_given_up_unless_an_autoscaler_promises_one() {
+fn an_automatic_reserve_that_fits_no_node_is_given_up_unless_an_autoscaler_adds_one() {
     assert!(is_given_up(&decided(&too_large(30), None)));
     let refused = Some("pod didn't trigger scale-up: 1 Insufficient cpu");
     assert!(is_given_up(&decided(&too_large(30), refused)));
@@ -122,7 +122,7 @@ fn a_reserve_that_no_node_has_is_given_up_unless_an_autoscaler_promises_one() {
 }
 
 #[test]
-fn a_reserve_that_a_node_has_waits_for_it_and_one_that_a_user_wrote_is_never_given_up() {
+fn a_reserve_that_fits_a_node_and_a_reserve_of_the_user_are_never_given_up() {
     let taken = too_large(300).change(|scene| scene.nodes = vec![node("n", "cpu=8,memory=16Gi")]);
     assert!(!is_given_up(&decided(&taken, None)));
     let written = too_large(300).change(|scene| scene.run.reserve = Some("cpu=4".to_owned()));
@@ -138,7 +138,7 @@ fn ended_well() -> Scene {
 }
 
 #[test]
-fn tasks_are_looked_at_when_an_automatic_run_has_ended_well_and_has_no_record() {
+fn usage_is_read_when_a_run_with_an_automatic_reserve_succeeded_and_has_no_record() {
     let is_read = |scene: Scene| scene.unread(Read::Usage).decision() == Decision::Read(Read::Usage);
     assert!(is_read(ended_well()));
     assert!(!is_read(ended_well().change(|scene| scene.run.succeeded = false)));
@@ -150,7 +150,7 @@ fn tasks_are_looked_at_when_an_automatic_run_has_ended_well_and_has_no_record() 
 }
 
 #[test]
-fn the_record_is_written_after_the_node_is_free_and_not_without_a_task() {
+fn usage_is_recorded_after_the_clean_up_and_only_if_there_were_tasks() {
     let stint = PodUsage {
         node: "n".to_owned(),
         from: fixtures::ago(60),
@@ -176,7 +176,7 @@ fn the_record_is_written_after_the_node_is_free_and_not_without_a_task() {
 }
 
 #[test]
-fn the_size_of_a_run_that_is_automatic_is_the_usual_until_the_need_is_known() {
+fn an_automatic_reserve_has_no_amount_before_the_expected_requests_are_read() {
     let run = crate::run::Run {
         reserve: Some("auto".to_owned()),
         ..fixture::run()

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn nested_runs_and_runs_of_other_managers_are_left_alone() {
+fn nested_runs_and_runs_of_other_managers_are_ignored() {
     let child = held().change(|scene| scene.run.child = true);
     assert_eq!(child.decision(), Decision::Ignore(IgnoreReason::Child));
     let managed = held().change(|scene| scene.run.managed_elsewhere = true);
@@ -27,7 +27,7 @@ fn a_run_that_is_not_opted_in_is_left_alone() {
 }
 
 #[test]
-fn where_no_webhook_is_asked_the_label_means_nothing() {
+fn runs_in_excluded_namespaces_are_ignored() {
     for namespace in crate::keys::EXCLUDED_NAMESPACES {
         let run = fresh().change(|scene| scene.run.key.namespace = namespace.to_owned());
         assert_eq!(
@@ -39,7 +39,7 @@ fn where_no_webhook_is_asked_the_label_means_nothing() {
 }
 
 #[test]
-fn a_held_run_that_opted_out_is_released_at_once_and_in_no_group() {
+fn a_held_run_that_opted_out_is_released_at_once_and_leaves_its_group() {
     let event = Event::Released {
         cause: ReleaseCause::OptedOut,
         enrolment: None,
@@ -57,7 +57,7 @@ fn a_held_run_that_opted_out_is_released_at_once_and_in_no_group() {
 }
 
 #[test]
-fn a_running_run_that_opted_out_loses_its_placeholder() {
+fn the_placeholder_of_a_running_run_that_opted_out_is_deleted() {
     for value in NOT_OPTED_IN {
         assert_eq!(
             enrolled().on(NODE).opt_in(value).decision(),
@@ -74,7 +74,7 @@ fn a_running_run_that_opted_out_loses_its_placeholder() {
 }
 
 #[test]
-fn what_a_done_run_leaves_behind_keeps_no_claim_from_others() {
+fn the_placeholder_of_an_isolated_run_is_recreated_without_pvcs_before_the_run_is_done() {
     let mounting = |scene: Scene| {
         scene.change(|scene| {
             let pod = scene.pod.as_mut().unwrap();
@@ -107,7 +107,7 @@ fn assistant(node: Option<&str>) -> AssistantPod {
 }
 
 #[test]
-fn a_run_that_opts_out_without_a_node_first_finds_one_where_tektons_assistants_can_be() {
+fn a_run_that_opts_out_after_moving_off_finds_a_node_for_its_affinity_assistants_first() {
     let left = |spec: &mut Spec| spec.previous_node = Some("old".to_owned());
     let moved_off = enrolled().moved_off().opt_in(Some("false")).spec(left);
     let back = Spec {
@@ -137,7 +137,7 @@ fn a_run_that_opts_out_without_a_node_first_finds_one_where_tektons_assistants_c
 }
 
 #[test]
-fn a_run_held_by_another_that_opted_out_is_not_released_by_us() {
+fn an_opted_out_run_of_another_holder_is_not_released() {
     let kueue = held()
         .opt_in(Some("false"))
         .change(|scene| scene.run.queued_by_kueue = true);
@@ -145,7 +145,7 @@ fn a_run_held_by_another_that_opted_out_is_not_released_by_us() {
 }
 
 #[test]
-fn a_queued_run_that_opted_out_leaves_its_group_before_it_is_started() {
+fn a_queued_run_that_opted_out_leaves_its_group() {
     for value in NOT_OPTED_IN {
         let queued = || {
             enrolled().opt_in(value).change(|scene| {
@@ -170,7 +170,7 @@ fn a_queued_run_that_opted_out_leaves_its_group_before_it_is_started() {
 }
 
 #[test]
-fn a_done_run_frees_its_node_by_either_colocating_strategy() {
+fn a_done_run_frees_its_node_with_either_colocating_strategy() {
     for strategy in [Strategy::ColocateAlways, Strategy::ColocateCompleted] {
         assert_eq!(done(strategy).decision(), deletion(Some(SET), None));
         assert_eq!(
@@ -189,7 +189,7 @@ fn adoption() -> Decision {
 }
 
 #[test]
-fn a_done_isolated_run_adopts_its_pod_then_deletes_its_set_then_rests() {
+fn a_done_isolated_run_adopts_its_pod_and_then_deletes_its_statefulset() {
     let scene = done(Strategy::IsolateAlways);
     assert_eq!(scene.decision(), adoption());
     let scene = scene.adopted();
@@ -209,7 +209,7 @@ fn a_done_isolated_run_adopts_its_pod_then_deletes_its_set_then_rests() {
 }
 
 #[test]
-fn a_done_isolated_run_that_has_no_node_to_keep_is_cleaned_up() {
+fn a_done_isolated_run_without_a_node_is_cleaned_up() {
     let scene = || done(Strategy::IsolateAlways);
     let without_node = [
         scene().change(|scene| scene.pod = None),
@@ -223,7 +223,7 @@ fn a_done_isolated_run_that_has_no_node_to_keep_is_cleaned_up() {
 }
 
 #[test]
-fn a_done_isolated_run_that_had_just_moved_off_leaves_no_reservation() {
+fn a_done_isolated_run_that_moved_off_reserves_no_node() {
     let scene = || done(Strategy::IsolateAlways).moved_off();
     for scene in [
         scene(),
@@ -236,7 +236,7 @@ fn a_done_isolated_run_that_had_just_moved_off_leaves_no_reservation() {
 }
 
 #[test]
-fn a_run_that_had_moved_off_is_cleaned_up_like_any_other() {
+fn a_run_that_moved_off_is_cleaned_up_like_any_other_run() {
     for strategy in [Strategy::ColocateAlways, Strategy::ColocateCompleted] {
         assert_eq!(done(strategy).moved_off().decision(), deletion(Some(SET), None));
     }
@@ -256,7 +256,7 @@ fn a_run_that_was_cancelled_while_held_is_cleaned_up() {
 }
 
 #[test]
-fn the_end_is_the_same_for_a_run_that_opted_out() {
+fn a_done_run_that_opted_out_is_cleaned_up_like_a_labelled_run() {
     for value in NOT_OPTED_IN {
         assert_eq!(
             done(Strategy::ColocateCompleted).opt_in(value).decision(),
@@ -268,7 +268,7 @@ fn the_end_is_the_same_for_a_run_that_opted_out() {
 }
 
 #[test]
-fn a_run_that_is_being_deleted_keeps_nothing() {
+fn placeholder_and_adopted_pod_of_a_run_that_is_being_deleted_are_deleted() {
     let delete = |scene: Scene| scene.change(|scene| scene.run.deleting = true).decision();
     assert_eq!(delete(held().on(NODE)), deletion(Some(SET), None));
     assert_eq!(delete(enrolled().on(NODE)), deletion(Some(SET), None));
@@ -286,7 +286,7 @@ fn a_run_that_is_being_deleted_keeps_nothing() {
 }
 
 #[test]
-fn a_set_of_the_same_name_that_the_run_does_not_own_is_never_touched() {
+fn a_statefulset_of_the_same_name_with_another_owner_is_never_changed() {
     let delete = |scene: Scene| scene.change(|scene| scene.run.deleting = true);
     let foreign = || enrolled().on(NODE).foreign_statefulset();
     assert_eq!(foreign().decision(), Decision::Wait(Wait::OldStatefulSet));

@@ -7,7 +7,7 @@ use crate::requests::Verb;
 use crate::statefulset_quota::QuotaBlocker;
 
 #[test]
-fn a_held_run_without_placeholder_gets_one() {
+fn a_placeholder_is_created_for_a_held_run() {
     assert_eq!(held().decision(), creation());
 }
 
@@ -40,7 +40,7 @@ fn no_room(quota: &str, blocker: Option<QuotaBlocker>) -> Quota {
 }
 
 #[test]
-fn a_placeholder_gives_way_where_a_quota_has_no_room_for_it_beside_tektons_assistants() {
+fn no_placeholder_is_created_if_the_affinity_assistants_need_the_room_in_the_quota() {
     let short = |scene: Scene| scene.short_of(no_room("ResourceQuota few", None)).plan();
     let waits = Decision::Wait(Wait::Places {
         quota: "ResourceQuota few".to_owned(),
@@ -58,8 +58,7 @@ fn a_placeholder_gives_way_where_a_quota_has_no_room_for_it_beside_tektons_assis
 /// Tekton fails a run if a quota rejects its assistants. Without the opt-in label, no placeholder would take their
 /// place.
 #[test]
-fn at_the_end_of_its_hold_a_run_frees_the_place_that_another_placeholder_has_and_is_released_when_it_has_room()
- {
+fn a_run_at_its_deadline_frees_a_place_in_the_quota_before_its_release() {
     let deadline = i64::try_from(Config::default().hold_deadline.as_secs()).unwrap();
     let with = |templates, late, quota: Option<Quota>| {
         let scene = held().in_group(UID).created_ago(deadline + late);
@@ -112,7 +111,7 @@ fn at_the_end_of_its_hold_a_run_frees_the_place_that_another_placeholder_has_and
 }
 
 #[test]
-fn at_the_end_of_its_hold_a_run_whose_own_placeholder_exists_frees_no_place() {
+fn a_run_with_a_placeholder_frees_no_place_in_the_quota_at_its_deadline() {
     let late = held().with_pod().created_ago(600);
     let unread = late.change(|scene| scene.run.templates = 1).unread(Read::Quota);
     assert_eq!(unread.decision(), released(ReleaseCause::Deadline, None));
@@ -128,7 +127,7 @@ fn a_run_that_is_held_without_a_placeholder_for_a_minute_is_enrolled() {
 }
 
 #[test]
-fn a_held_run_whose_placeholder_has_no_pod_yet_has_it_nudged_and_is_looked_at_soon() {
+fn a_statefulset_without_its_pod_is_requeued_and_checked_again_soon() {
     assert_eq!(
         held().with_statefulset().plan(),
         with_timer(pod_missing(None), SOON)
@@ -148,7 +147,7 @@ fn a_held_run_whose_placeholder_has_no_pod_yet_has_it_nudged_and_is_looked_at_so
 }
 
 #[test]
-fn a_held_run_that_will_never_have_a_placeholder_is_released() {
+fn a_held_run_whose_placeholder_is_rejected_permanently_is_released() {
     let told = |message: &str| held().with_statefulset().failed_create(message).decision();
     let missing = r#"pods "x" is forbidden: no PriorityClass with name urgent was found"#;
     is_released_as_impossible(&told(missing), missing);
@@ -180,8 +179,7 @@ fn is_released_as_impossible(decision: &Decision, told: &str) {
 }
 
 #[test]
-fn a_placeholder_that_a_limit_range_does_not_let_in_asks_for_what_it_allows_and_is_given_up_if_that_is_not_enough()
- {
+fn a_placeholder_that_a_limit_range_rejects_is_adjusted_once_before_its_run_is_released() {
     let message = r#"pods "x" is forbidden: minimum cpu usage per Container is 100m, but request is 50m"#;
     let told = |within_limits| {
         let scene = held()
@@ -259,7 +257,7 @@ fn a_held_run_waits_for_its_node_until_the_deadline() {
 }
 
 #[test]
-fn the_schedulers_own_message_tells_why_there_is_no_node() {
+fn a_wait_for_a_node_has_the_message_of_the_scheduler() {
     let told = Decision::Wait(Wait::Node {
         unschedulable: Some(NO_NODE.to_owned()),
         autoscaler: None,
@@ -270,7 +268,7 @@ fn the_schedulers_own_message_tells_why_there_is_no_node() {
 }
 
 #[test]
-fn a_run_that_waits_for_its_node_is_enrolled_first_so_that_it_may_be_cancelled_at_any_time() {
+fn a_held_run_with_an_unschedulable_placeholder_is_enrolled() {
     let enrol = enrolled_while_held();
     assert_eq!(held().placeholder_unschedulable(1).decision(), enrol);
     assert_eq!(
@@ -280,7 +278,7 @@ fn a_run_that_waits_for_its_node_is_enrolled_first_so_that_it_may_be_cancelled_a
 }
 
 #[test]
-fn a_run_that_is_held_for_long_is_enrolled_whatever_it_waits_for() {
+fn a_run_that_is_held_for_a_minute_is_enrolled_in_any_state_of_its_placeholder() {
     let waits = [
         |scene: Scene| scene.with_statefulset(),
         Scene::with_pod,
@@ -298,7 +296,7 @@ fn a_run_that_is_held_for_long_is_enrolled_whatever_it_waits_for() {
 }
 
 #[test]
-fn a_held_run_whose_placeholder_is_bound_is_released_enrolled_and_told_its_node() {
+fn a_held_run_with_a_bound_placeholder_is_enrolled_and_released_for_its_node() {
     assert_eq!(
         held().on(NODE).decision(),
         released(ReleaseCause::NodeFound, Some(NODE))
@@ -306,7 +304,7 @@ fn a_held_run_whose_placeholder_is_bound_is_released_enrolled_and_told_its_node(
 }
 
 #[test]
-fn a_node_counts_only_while_the_placeholder_pod_lives_there() {
+fn the_node_of_a_terminating_placeholder_pod_does_not_count() {
     assert_eq!(held().on(NODE).pod_ending().decision(), pod_missing(None));
 }
 
@@ -329,7 +327,7 @@ fn release_when_created_waits_for_no_node() {
 }
 
 #[test]
-fn a_hold_as_old_as_the_deadline_ends_whatever_there_is_of_a_placeholder() {
+fn a_hold_ends_at_its_deadline_in_any_state_of_the_placeholder() {
     for scene in [
         held(),
         held().with_statefulset(),
@@ -345,7 +343,7 @@ fn a_hold_as_old_as_the_deadline_ends_whatever_there_is_of_a_placeholder() {
 }
 
 #[test]
-fn a_node_that_is_found_in_the_last_moment_is_still_the_cause() {
+fn a_node_that_is_found_before_a_late_release_is_the_cause_of_the_release() {
     assert_eq!(
         held().on(NODE).created_ago(9999).decision(),
         released(ReleaseCause::NodeFound, Some(NODE))
@@ -353,7 +351,7 @@ fn a_node_that_is_found_in_the_last_moment_is_still_the_cause() {
 }
 
 #[test]
-fn no_look_is_planned_for_later_than_the_deadline() {
+fn the_next_reconciliation_is_at_the_deadline_at_the_latest() {
     let late = |scene: Scene| scene.in_group(UID).created_ago(598).plan().again;
     for scene in [
         held().with_statefulset(),
@@ -373,7 +371,7 @@ fn a_run_without_or_with_a_future_creation_time_counts_as_new() {
 }
 
 #[test]
-fn a_hold_that_began_when_another_released_it_has_its_whole_time() {
+fn the_deadline_of_a_run_that_another_holder_released_counts_from_the_release() {
     let scene = || held().created_ago(9999).with_pod().in_group(UID);
     let released_late = scene().decision();
     assert_eq!(released_late, released(ReleaseCause::Deadline, None));
@@ -382,7 +380,7 @@ fn a_hold_that_began_when_another_released_it_has_its_whole_time() {
 }
 
 #[test]
-fn a_hold_that_a_policy_began_is_dated_before_anything_else() {
+fn a_hold_by_an_admission_policy_gets_its_date_before_its_deadline_is_checked() {
     let undated = held()
         .created_ago(9999)
         .change(|scene| scene.run.held_from = HeldFrom::UndatedRelease);
@@ -399,7 +397,7 @@ fn a_hold_that_a_policy_began_is_dated_before_anything_else() {
 }
 
 #[test]
-fn a_placeholder_on_its_way_out_is_waited_for_and_not_made_anew_over_it() {
+fn a_held_run_waits_for_the_deletion_of_its_old_placeholder() {
     let plan = held()
         .statefulset_deleting()
         .on(NODE)
@@ -409,7 +407,7 @@ fn a_placeholder_on_its_way_out_is_waited_for_and_not_made_anew_over_it() {
 }
 
 #[test]
-fn a_held_run_with_a_foreign_group_is_released_into_its_own() {
+fn a_held_run_with_the_group_of_another_run_is_released_with_its_own_group() {
     assert_eq!(
         held().in_group("old-uid").on(NODE).decision(),
         released(ReleaseCause::NodeFound, Some(NODE))
@@ -417,7 +415,7 @@ fn a_held_run_with_a_foreign_group_is_released_into_its_own() {
 }
 
 #[test]
-fn a_run_whose_hold_its_user_took_over_gives_its_placeholder_back() {
+fn the_placeholder_of_a_run_whose_hold_the_user_took_over_is_deleted() {
     let taken_over = held()
         .in_group(UID)
         .on(NODE)
@@ -426,7 +424,7 @@ fn a_run_whose_hold_its_user_took_over_gives_its_placeholder_back() {
 }
 
 #[test]
-fn a_run_held_by_another_is_enrolled_and_then_left_to_them_without_placeholder() {
+fn a_run_of_another_holder_is_enrolled_and_gets_no_placeholder() {
     let pending = fresh().change(|scene| scene.run.status = SpecStatus::Pending);
     let kueue = held().change(|scene| scene.run.queued_by_kueue = true);
     for (scene, hold) in [(pending, None), (kueue, Some(HeldFrom::Creation))] {
@@ -440,7 +438,7 @@ fn a_run_held_by_another_is_enrolled_and_then_left_to_them_without_placeholder()
 }
 
 #[test]
-fn a_run_that_kueue_released_is_running_like_any_other() {
+fn a_run_that_kueue_released_gets_a_placeholder() {
     let scene = enrolled().change(|scene| scene.run.queued_by_kueue = true);
     assert_eq!(scene.decision(), creation());
 }
@@ -469,7 +467,7 @@ fn a_run_that_waits_for_older_runs_is_released_at_its_deadline() {
 
 /// The StatefulSet controller may create the pod in its next attempt.
 #[test]
-fn an_event_about_an_earlier_attempt_is_not_a_reason_to_release() {
+fn an_event_about_an_earlier_attempt_does_not_release_the_run() {
     let missing = "no PriorityClass with name urgent was found";
     let scene = held().with_statefulset().failed_create(missing);
     let scene = scene.change(|scene| scene.requeue_in = Duration::from_secs(2));

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_task_that_does_not_fit_is_given_the_configured_time() {
+fn a_run_moves_only_after_a_task_is_unschedulable_for_move_after() {
     let waits = |seconds| settled().task_waits("big", seconds).plan();
     assert_eq!(waits(0), given_time(10));
     assert_eq!(waits(7), given_time(3));
@@ -15,7 +15,7 @@ fn a_task_that_does_not_fit_is_given_the_configured_time() {
 }
 
 #[test]
-fn a_task_whose_volume_is_elsewhere_is_given_no_time_unless_it_may_be_short_of_room() {
+fn a_task_whose_volume_is_on_another_node_moves_its_run_at_once_unless_room_is_short() {
     let waits = |message: &str| {
         let scene = settled().task_waits("big", 0).change(|scene| {
             let pod = scene.waiting.last_mut().unwrap();
@@ -39,7 +39,7 @@ fn a_task_whose_volume_is_elsewhere_is_given_no_time_unless_it_may_be_short_of_r
 }
 
 #[test]
-fn the_node_is_given_up_once_nothing_of_the_run_is_found_to_live() {
+fn a_node_is_given_up_when_no_task_of_the_run_is_on_it() {
     let scene = settled().task_waits("big", 10);
     assert_eq!(
         scene.clone().counted(0).plan(),
@@ -50,7 +50,7 @@ fn the_node_is_given_up_once_nothing_of_the_run_is_found_to_live() {
 }
 
 #[test]
-fn of_two_tasks_that_do_not_fit_together_the_second_gets_the_place_of_the_first_and_nothing_moves() {
+fn a_task_waits_for_a_running_task_of_its_run_and_then_for_move_after() {
     let second = || settled().task_waits("second", 300);
     assert_eq!(
         second().counted(1).decision(),
@@ -65,14 +65,14 @@ fn of_two_tasks_that_do_not_fit_together_the_second_gets_the_place_of_the_first_
 }
 
 #[test]
-fn a_pod_that_is_new_or_waits_for_its_claim_is_no_reason_to_move_off() {
+fn a_pod_that_is_not_marked_as_unschedulable_does_not_move_its_run() {
     assert_eq!(settled().task_is_new("new").counted(0).plan(), settled_for_good());
     let with_another = settled().task_is_new("new").task_waits("big", 10).counted(0);
     assert_eq!(with_another.decision(), moving_off(MISFIT, Some("big")));
 }
 
 #[test]
-fn the_pod_that_waits_longest_is_the_one_that_is_told() {
+fn the_event_of_moving_off_names_the_pod_that_waits_longest() {
     let scene = settled()
         .task_waits("late", 11)
         .task_waits("first", 60)
@@ -81,7 +81,7 @@ fn the_pod_that_waits_longest_is_the_one_that_is_told() {
 }
 
 #[test]
-fn a_node_where_no_pod_can_start_is_given_up_at_once_whether_a_task_waits_or_not() {
+fn an_unusable_node_is_given_up_at_once_with_or_without_a_waiting_task() {
     for cause in CAUSES {
         let scene = settled().node_is(NodeState::Unusable(cause));
         let cause = MoveCause::Node(cause);
@@ -106,7 +106,7 @@ fn a_node_where_no_pod_can_start_is_given_up_at_once_whether_a_task_waits_or_not
 }
 
 #[test]
-fn the_only_node_that_a_claim_can_be_used_on_is_never_given_up() {
+fn a_run_stays_on_the_only_node_that_can_use_its_pvc() {
     let tied = |scene: Scene| scene.pinned_by_volume("disk");
     let stays = |cause, pod: Option<&str>| {
         Decision::Wait(Wait::Volume {
@@ -125,7 +125,7 @@ fn the_only_node_that_a_claim_can_be_used_on_is_never_given_up() {
 }
 
 #[test]
-fn tasks_that_still_live_on_an_unfit_node_are_waited_for() {
+fn a_run_waits_for_its_tasks_on_an_unusable_node() {
     for cause in CAUSES {
         let scene = settled().node_is(NodeState::Unusable(cause)).counted(1);
         let cause = MoveCause::Node(cause);
@@ -144,7 +144,7 @@ fn tasks_that_still_live_on_an_unfit_node_are_waited_for() {
 }
 
 #[test]
-fn a_fit_node_and_one_that_nobody_looked_at_are_kept() {
+fn a_run_keeps_a_usable_or_unknown_node() {
     for state in [NodeState::Usable, NodeState::Unknown] {
         assert_eq!(
             settled().node_is(state).counted(0).plan(),
@@ -155,7 +155,7 @@ fn a_fit_node_and_one_that_nobody_looked_at_are_kept() {
 }
 
 #[test]
-fn with_moving_switched_off_a_stuck_run_stays_stuck() {
+fn no_run_moves_if_moves_are_disabled() {
     let off = |scene: Scene| {
         scene
             .counted(0)
@@ -174,7 +174,7 @@ fn with_moving_switched_off_a_stuck_run_stays_stuck() {
 }
 
 #[test]
-fn each_move_keeps_longer_from_the_next_one_up_to_five_minutes() {
+fn the_pause_after_each_move_doubles_up_to_five_minutes() {
     let pauses: Vec<_> = (0..8)
         .map(|count| {
             let scene = settled().task_waits("big", 9999).counted(0);
@@ -195,7 +195,7 @@ fn each_move_keeps_longer_from_the_next_one_up_to_five_minutes() {
 }
 
 #[test]
-fn the_pause_counts_from_the_last_move_and_holds_for_unfit_nodes_too() {
+fn the_pause_counts_from_the_last_move_and_applies_to_unusable_nodes() {
     let unfit = || settled().node_is(NodeState::Unusable(Cause::Cordoned)).counted(0);
     assert_eq!(unfit().moved_before(2, 13).plan(), pausing(7));
     let cause = MoveCause::Node(Cause::Cordoned);
@@ -205,7 +205,7 @@ fn the_pause_counts_from_the_last_move_and_holds_for_unfit_nodes_too() {
 }
 
 #[test]
-fn a_task_that_the_labels_or_taints_of_the_node_exclude_moves_the_run_without_patience() {
+fn a_task_that_labels_or_taints_of_the_node_exclude_moves_its_run_at_once() {
     let excluded = || {
         settled()
             .task_waits("room", 4)
@@ -228,13 +228,13 @@ fn a_task_that_the_labels_or_taints_of_the_node_exclude_moves_the_run_without_pa
 }
 
 #[test]
-fn moves_are_counted_with_the_time_of_the_last() {
+fn the_count_of_moves_has_the_time_of_the_last_move() {
     let twice = Repeated::default().incremented(ago(60)).incremented(now());
     assert_eq!((twice.count, twice.last), (2, Some(now())));
 }
 
 #[test]
-fn a_placeholder_that_finds_no_node_itself_is_given_up_while_a_task_waits() {
+fn an_unschedulable_placeholder_is_scaled_down_while_a_task_waits() {
     let scene = enrolled().placeholder_unschedulable(10).task_is_new("task");
     assert_eq!(scene.plan(), without_timer(Decision::Read(Read::Tasks)));
     assert_eq!(
@@ -258,7 +258,7 @@ fn a_placeholder_that_finds_no_node_itself_is_given_up_while_a_task_waits() {
 }
 
 #[test]
-fn a_placeholder_without_a_node_waits_when_nobody_else_does() {
+fn a_placeholder_stays_if_no_task_waits_or_the_scheduler_has_not_tried_it() {
     assert_eq!(
         enrolled().placeholder_unschedulable(9999).counted(0).plan(),
         settled_for_good()
@@ -270,7 +270,7 @@ fn a_placeholder_without_a_node_waits_when_nobody_else_does() {
 }
 
 #[test]
-fn an_evicted_placeholder_waits_while_its_group_lives_on_the_cordoned_node() {
+fn an_evicted_placeholder_stays_while_tasks_of_its_run_are_on_the_cordoned_node() {
     let evicted = enrolled()
         .placeholder_unschedulable(9999)
         .node_is(NodeState::Unusable(Cause::Cordoned));
@@ -280,14 +280,14 @@ fn an_evicted_placeholder_waits_while_its_group_lives_on_the_cordoned_node() {
 }
 
 #[test]
-fn a_placeholder_between_two_pods_is_left_to_its_stateful_set() {
+fn a_terminating_or_missing_placeholder_pod_is_left_to_the_statefulset_controller() {
     let scene = settled().node_is(NodeState::Unusable(Cause::Gone)).counted(0);
     assert_eq!(scene.clone().pod_ending().plan(), settled_for_good());
     assert_eq!(scene.change(|scene| scene.pod = None).plan(), settled_for_good());
 }
 
 #[test]
-fn a_run_that_is_not_enrolled_or_has_no_usable_placeholder_lets_nothing_go() {
+fn a_run_that_is_not_enrolled_or_has_no_usable_placeholder_does_not_move() {
     let stuck = |scene: Scene| scene.task_waits("big", 99).counted(0).decision();
     assert_eq!(stuck(fresh().on(NODE)), labelled(None));
     assert_eq!(stuck(enrolled()), creation());
@@ -302,7 +302,7 @@ fn a_run_that_is_not_enrolled_or_has_no_usable_placeholder_lets_nothing_go() {
 }
 
 #[test]
-fn a_count_tells_since_when_it_is_quiet() {
+fn a_task_count_has_the_time_since_which_no_task_is_on_the_node() {
     let task_count = |live, quiet_since| TaskCount { live, quiet_since };
     let table = [
         (None, 1, Some(ago(5)), task_count(1, None)),
@@ -344,7 +344,7 @@ fn a_count_tells_since_when_it_is_quiet() {
 }
 
 #[test]
-fn a_held_run_leaves_an_unfit_node_before_it_is_released() {
+fn a_held_run_moves_off_an_unusable_node_before_its_release() {
     for cause in CAUSES {
         let held = held().on(NODE).node_is(NodeState::Unusable(cause));
         assert_eq!(held.decision(), Decision::Read(Read::Tasks), "{cause:?}");
@@ -354,7 +354,7 @@ fn a_held_run_leaves_an_unfit_node_before_it_is_released() {
 }
 
 #[test]
-fn a_held_run_that_moved_off_takes_a_new_node_and_is_released_there() {
+fn a_held_run_that_moved_off_is_released_for_its_new_node() {
     assert_eq!(held().moved_off().decision(), follow());
     assert_eq!(held().moved_off().on(NODE).plan(), with_timer(await_node(), SOON));
     assert_eq!(held().moved_off().on(NODE).pod_ending().decision(), follow());
@@ -363,7 +363,7 @@ fn a_held_run_that_moved_off_takes_a_new_node_and_is_released_there() {
 }
 
 #[test]
-fn a_held_run_that_keeps_finding_unfit_nodes_waits_between_them_and_not_beyond_its_deadline() {
+fn a_held_run_pauses_between_unusable_nodes_and_is_released_at_its_deadline() {
     let unfit = || {
         held()
             .on(NODE)
@@ -386,7 +386,7 @@ fn a_held_run_that_keeps_finding_unfit_nodes_waits_between_them_and_not_beyond_i
 }
 
 #[test]
-fn a_held_run_is_released_to_an_unfit_node_only_where_moving_is_off_or_pods_of_it_live_there() {
+fn a_held_run_that_cannot_move_is_released_for_an_unusable_node() {
     let unfit = || held().on(NODE).node_is(NodeState::Unusable(Cause::Cordoned));
     let release = released(ReleaseCause::NodeFound, Some(NODE));
     let off = unfit().counted(0).change(|scene| scene.config.move_after = None);
@@ -395,7 +395,7 @@ fn a_held_run_is_released_to_an_unfit_node_only_where_moving_is_off_or_pods_of_i
 }
 
 #[test]
-fn release_when_created_does_not_release_to_an_unfit_node_either() {
+fn release_when_created_does_not_release_a_run_for_an_unusable_node() {
     let created = |scene: Scene| {
         scene
             .change(|scene| scene.config.release_when = ReleaseWhen::Created)

@@ -23,7 +23,7 @@ proptest! {
     #![proptest_config(Cases::with_cases(4000))]
 
     #[test]
-    fn only_our_own_hold_is_ever_released(scene in anything(), met in tally(&[("release", 100)])) {
+    fn only_holds_of_pod_affinity_are_released(scene in anything(), met in tally(&[("release", 100)])) {
         let lets_go = |action: &Action| matches!(action, Action::Run(run) if run.hold.is_none() && scene.run.hold);
         if let Some((name, step)) = step(&scene) {
             prop_assert_eq!(name == "release", step.actions.iter().any(lets_go), "{:?}", step);
@@ -36,7 +36,7 @@ proptest! {
     }
 
     #[test]
-    fn our_hold_never_outlives_its_deadline_but_to_free_a_place_nor_ends_by_it_before(
+    fn a_hold_ends_exactly_at_its_deadline_unless_a_place_in_a_quota_is_freed(
         mut scene in anything(), age in prop_oneof![any::<u16>(), 590..630_u16], from_creation in any::<bool>(),
         met in tally(&[("held", 50), ("released", 300), ("frees a place", 3)]),
     ) {
@@ -66,7 +66,7 @@ proptest! {
     }
 
     #[test]
-    fn a_hold_that_bears_no_date_gets_one_before_anything_else(
+    fn a_hold_without_a_date_gets_its_date_before_any_other_step(
         mut scene in anything(), met in tally(&[("undated", 300)]),
     ) {
         scene.run.held_from = HeldFrom::UndatedRelease;
@@ -79,7 +79,7 @@ proptest! {
     }
 
     #[test]
-    fn a_run_that_may_have_started_is_enrolled_only_if_its_placeholder_says_that_it_was(
+    fn a_running_run_is_enrolled_only_if_it_has_a_usable_placeholder(
         scene in anything(), met in tally(&[("pending", 30), ("running", 3)]),
     ) {
         if name(&scene) == "enrol" {
@@ -91,7 +91,7 @@ proptest! {
     }
 
     #[test]
-    fn what_was_resolved_once_stays_whatever_the_configuration_becomes(
+    fn the_configuration_does_not_change_the_plan_of_an_enrolled_run(
         scene in anything(), met in tally(&[("enrolled", 500)]),
     ) {
         let labels = (scene.run.strategy.is_some(), scene.run.isolation.is_some());
@@ -106,7 +106,7 @@ proptest! {
     }
 
     #[test]
-    fn a_placeholder_is_made_only_where_there_is_none_and_the_run_lives(
+    fn a_placeholder_is_created_only_for_a_live_run_without_a_statefulset(
         scene in anything(), met in tally(&[("created", 30)]),
     ) {
         if name(&scene) == "create_placeholder" {
@@ -116,7 +116,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_is_deleted_but_a_live_set_of_our_own_and_an_adopted_pod(
+    fn a_clean_up_deletes_only_the_own_placeholder_and_an_adopted_pod(
         scene in anything(), met in tally(&[("set", 200), ("adopted pod", 20), ("left pod", 20)]),
     ) {
         let ours = |uid: &String| usable_placeholder(&scene).is_some_and(|set| set.uid == *uid);
@@ -139,7 +139,7 @@ proptest! {
     }
 
     #[test]
-    fn a_dead_run_is_only_ever_cleaned_up(
+    fn a_done_or_deleted_run_is_cleaned_up_or_ignored_as_done(
         scene in anything(),
         met in tally(&[
             ("delete_placeholder", 100), ("adopt_pod", 20), ("keep_pod", 10), ("ignore", 30), ("usage", 20),
@@ -153,7 +153,7 @@ proptest! {
     }
 
     #[test]
-    fn what_stays_behind_of_a_run_mounts_nothing(
+    fn a_pod_that_stays_after_its_run_mounts_no_pvc(
         scene in anything(), met in tally(&[("adopt_pod", 20), ("keep_pod", 20)]),
     ) {
         if let name @ ("adopt_pod" | "keep_pod") = name(&scene) {
@@ -163,7 +163,7 @@ proptest! {
     }
 
     #[test]
-    fn no_node_is_given_up_while_anything_of_the_run_lives_or_before_that_was_counted(
+    fn a_node_is_given_up_only_after_a_count_of_zero_tasks(
         scene in anything(), met in tally(&[("move_off", 30), ("start_over", 10)]),
     ) {
         if let Some((name, step)) = step(&scene).filter(gives_up_its_node) {
@@ -178,7 +178,7 @@ proptest! {
     }
 
     #[test]
-    fn the_one_node_that_a_volume_of_the_run_can_be_used_on_is_never_given_up(
+    fn the_only_node_that_can_use_a_volume_of_the_run_is_never_given_up(
         mut scene in anything(), met in tally(&[("move_off", 50), ("start_over", 10)]),
     ) {
         let gives_up = |scene: &Scene| step(scene).filter(gives_up_its_node);
@@ -193,7 +193,7 @@ proptest! {
     }
 
     #[test]
-    fn no_count_makes_both_scalings_possible_and_none_asks_for_another_count(
+    fn no_plan_can_scale_both_up_and_down_or_require_a_second_task_count(
         scene in anything(), met in tally(&[("down", 50), ("up", 50)]),
     ) {
         let actions = counted(&scene);
@@ -214,7 +214,7 @@ proptest! {
     }
 
     #[test]
-    fn where_it_may_come_back_and_no_quota_keeps_it_away_the_placeholder_always_does(
+    fn a_placeholder_always_returns_if_it_may_and_no_quota_prevents_it(
         scene in anything(), met in tally(&[("back", 30)]),
     ) {
         let released = matches!(name(&scene), "release" | "date_hold");
@@ -226,7 +226,7 @@ proptest! {
     }
 
     #[test]
-    fn a_placeholder_that_made_room_stays_away_for_no_longer_than_five_minutes(
+    fn a_placeholder_makes_room_for_at_most_five_minutes(
         mut scene in anything(), met in tally(&[("away", 10)]),
     ) {
         scene.rejection = None;
@@ -239,7 +239,7 @@ proptest! {
     }
 
     #[test]
-    fn the_placeholder_returns_only_from_no_replicas_and_beside_no_waiting_task_that_could_be_first(
+    fn a_scaled_down_placeholder_returns_only_if_no_waiting_task_can_be_the_first_pod(
         scene in anything(), met in tally(&[("nobody waits", 30), ("beside", 1), ("asleep", 5), ("leaving", 10)]),
     ) {
         if name(&scene) == "return_placeholder" {
@@ -257,7 +257,7 @@ proptest! {
     }
 
     #[test]
-    fn room_is_made_only_for_a_task_of_the_run_that_runs_and_tekton_tries_again_only_when_it_is_made(
+    fn a_placeholder_makes_room_only_for_tasks_of_a_running_run_and_before_tekton_retries(
         scene in anything(), met in tally(&[("make_room", 20), ("retry_tasks", 10)]),
     ) {
         let replicas = usable_placeholder(&scene).map(|set| set.spec.replicas);
@@ -276,7 +276,7 @@ proptest! {
     }
 
     #[test]
-    fn a_run_that_opted_out_keeps_its_placeholder_until_no_assistant_of_tekton_waits_for_it(
+    fn a_run_that_opted_out_keeps_its_placeholder_until_all_assistants_have_a_node(
         scene in anything(), met in tally(&[("delete", 20)]),
     ) {
         if name(&scene) == "delete_placeholder" && is_leaving(&scene) {
@@ -288,7 +288,7 @@ proptest! {
     }
 
     #[test]
-    fn no_run_is_released_to_a_node_that_is_unfit_and_that_it_can_leave_before_its_deadline(
+    fn no_run_is_released_before_its_deadline_for_an_unusable_node_that_it_can_leave(
         scene in anything(), met in tally(&[("released", 10)]),
     ) {
         let unfit = matches!(scene.node, NodeState::Unusable(_)) && scene.config.move_after.is_some();
@@ -301,7 +301,7 @@ proptest! {
     }
 
     #[test]
-    fn a_run_with_a_reserve_is_released_for_its_node_only_once_the_placeholder_is_small_and_free(
+    fn a_run_with_a_reserve_is_released_for_its_node_only_with_a_small_unpinned_placeholder(
         scene in anything(), met in tally(&[("reserve", 5), ("none", 20)]),
     ) {
         if let Some((ReleaseCause::NodeFound, _)) = release(&scene) {
@@ -314,7 +314,7 @@ proptest! {
     }
 
     #[test]
-    fn only_a_held_run_starts_over_and_only_a_pod_that_is_there_is_made_small(
+    fn only_a_held_run_starts_over_and_only_an_existing_pod_is_shrunk(
         scene in anything(), met in tally(&[("start_over", 10), ("shrink", 10), ("recreate_small", 10)]),
     ) {
         let is_pod = |uid: &String| scene.pod.as_ref().is_some_and(|pod| pod.uid == *uid && !pod.ending);
@@ -334,7 +334,7 @@ proptest! {
     }
 
     #[test]
-    fn every_step_changes_something_and_each_request_names_the_object_that_it_relies_on(
+    fn each_step_has_requests_and_each_request_names_an_observed_object(
         scene in anything(),
         met in tally(&[
             ("adopt_pod", 20), ("size_within_limits", 5), ("create_placeholder", 30), ("date_hold", 3),
@@ -358,7 +358,7 @@ proptest! {
     }
 
     #[test]
-    fn what_a_step_rests_on_is_read_first_and_nothing_is_read_twice(
+    fn the_inputs_of_each_step_are_read_first_and_nothing_is_read_twice(
         scene in anything(),
         met in tally(&[
             ("tasks", 30), ("rejected_tasks", 30), ("creation", 30), ("quota", 5), ("assistants", 50),
@@ -376,7 +376,7 @@ proptest! {
     }
 
     #[test]
-    fn a_plan_never_asks_to_be_looked_at_again_at_once_and_comes_back_to_a_pod_that_waits(
+    fn no_plan_is_requeued_without_a_delay_and_a_plan_with_a_waiting_pod_is_requeued(
         scene in anything(), met in tally(&[("tasks", 10), ("volume", 10)]),
     ) {
         let plan = scene.plan();

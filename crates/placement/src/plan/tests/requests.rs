@@ -49,7 +49,7 @@ fn toleration(key: &str) -> Toleration {
 
 /// The CLI reads the empty annotation as a placeholder that makes room.
 #[test]
-fn a_placeholder_that_makes_room_after_a_move_gives_up_no_node() {
+fn a_placeholder_that_makes_room_records_no_previous_node() {
     let makes_room = settled().change(|scene| {
         scene.statefulset.as_mut().unwrap().spec.previous_node = Some("old".to_owned());
         scene.rejection = Some("7".into());
@@ -69,7 +69,7 @@ fn a_placeholder_that_makes_room_after_a_move_gives_up_no_node() {
 }
 
 #[test]
-fn a_run_leaves_the_node_of_its_placeholder_and_without_one_the_recorded_node() {
+fn the_previous_node_is_the_node_of_the_placeholder_or_else_the_recorded_node() {
     let recorded = |scene: Scene| scene.change(|scene| scene.run.node = Some("recorded".to_owned()));
     let left = |scene| annotation(&recorded(scene), keys::LEFT);
     let unschedulable = enrolled()
@@ -82,7 +82,7 @@ fn a_run_leaves_the_node_of_its_placeholder_and_without_one_the_recorded_node() 
 }
 
 #[test]
-fn a_placeholder_that_moves_off_tolerates_what_the_pod_tolerates_that_waits_longest() {
+fn a_placeholder_that_moves_off_gets_the_tolerations_of_the_pod_that_waits_longest() {
     let stuck = settled()
         .task_waits("late", 11)
         .task_waits("first", 60)
@@ -103,7 +103,7 @@ fn recreated() -> Scene {
 }
 
 #[test]
-fn a_placeholder_that_is_recreated_on_its_node_tolerates_what_its_pod_does() {
+fn a_placeholder_that_is_recreated_on_its_node_gets_the_tolerations_of_its_pod() {
     assert_eq!(tolerations(&recreated()), Some(json!([toleration("gpu")])));
     let pinned = recreated().spec(|spec| spec.node = Some("node-0".to_owned()));
     assert_eq!(annotation(&pinned, keys::PINNED), Some(json!(NODE)));
@@ -125,7 +125,7 @@ fn a_placeholder_that_outlives_its_run_is_recreated_without_pvcs() {
 }
 
 #[test]
-fn a_reserve_that_is_given_up_leaves_the_usual_size_and_no_pod_of_the_old_one() {
+fn giving_up_a_reserve_restores_the_usual_size_and_deletes_the_big_pod() {
     let too_large = held()
         .in_group(UID)
         .placeholder_unschedulable(30)

@@ -62,7 +62,7 @@ fn a_big_placeholder_on_its_node_is_shrunk_and_then_the_run_is_released() {
 }
 
 #[test]
-fn a_big_placeholder_without_a_node_waits_for_one_that_is_large_enough() {
+fn a_big_placeholder_waits_for_a_node_that_is_large_enough() {
     let waiting = held()
         .in_group(UID)
         .placeholder_unschedulable(300)
@@ -82,7 +82,7 @@ fn a_big_placeholder_without_a_node_waits_for_one_that_is_large_enough() {
 }
 
 #[test]
-fn numbers_are_told_only_of_a_reserve() {
+fn only_a_wait_with_a_reserve_names_the_nearest_node() {
     let small = held()
         .in_group(UID)
         .placeholder_unschedulable(300)
@@ -96,7 +96,7 @@ fn numbers_are_told_only_of_a_reserve() {
 }
 
 #[test]
-fn a_reserve_that_no_node_can_hold_ends_with_the_deadline() {
+fn a_run_whose_reserve_fits_no_node_is_released_at_its_deadline() {
     let late = held()
         .placeholder_unschedulable(600)
         .with_reserve(RESERVE)
@@ -105,7 +105,7 @@ fn a_reserve_that_no_node_can_hold_ends_with_the_deadline() {
 }
 
 #[test]
-fn release_when_created_waits_for_a_reserve_all_the_same() {
+fn release_when_created_waits_for_the_node_of_a_run_with_a_reserve() {
     let created = |scene: Scene| {
         scene
             .change(|scene| scene.config.release_when = ReleaseWhen::Created)
@@ -122,7 +122,7 @@ fn release_when_created_waits_for_a_reserve_all_the_same() {
 }
 
 #[test]
-fn a_default_reserve_is_honoured_like_the_runs_own_and_the_runs_own_goes_first() {
+fn a_run_waits_for_the_default_reserve_unless_its_own_reserve_is_empty() {
     let default = |scene: Scene| {
         scene.change(|scene| {
             scene.config.default_reserve = crate::reserve::parse_setting(RESERVE).unwrap();
@@ -135,7 +135,7 @@ fn a_default_reserve_is_honoured_like_the_runs_own_and_the_runs_own_goes_first()
 }
 
 #[test]
-fn where_a_resize_is_refused_the_placeholder_is_made_anew_in_its_place() {
+fn a_placeholder_whose_resize_is_refused_is_recreated_on_its_node() {
     assert_eq!(refused(big()).decision(), recreate(Some(NODE)));
     assert_eq!(
         refused(big().shrunk()).decision(),
@@ -152,12 +152,12 @@ fn a_placeholder_without_a_reserve_is_never_recreated_for_a_refused_resize() {
 }
 
 #[test]
-fn what_kubernetes_resizes_in_no_pod_is_not_tried() {
+fn a_placeholder_with_an_extended_resource_is_recreated_instead_of_resized() {
     assert_eq!(held().on(NODE).with_reserve(GPU).decision(), recreate(Some(NODE)));
 }
 
 #[test]
-fn a_placeholder_that_came_back_small_is_unpinned_and_then_the_run_is_released() {
+fn a_recreated_small_placeholder_is_unpinned_and_then_the_run_is_released() {
     let back = pinned(held().on(NODE));
     assert_eq!(back.decision(), unpin());
     let unpinned = back.spec(|spec| spec.node = None);
@@ -165,7 +165,7 @@ fn a_placeholder_that_came_back_small_is_unpinned_and_then_the_run_is_released()
 }
 
 #[test]
-fn a_placeholder_whose_node_was_taken_meanwhile_starts_over() {
+fn a_pinned_placeholder_whose_node_has_no_room_starts_over() {
     let taken = |seconds| pinned(held().placeholder_unschedulable(seconds)).plan();
     assert_eq!(taken(4).again, Some(Duration::from_secs(6)));
     assert!(matches!(taken(4).decision, Decision::Wait(Wait::Node { .. })));
@@ -180,7 +180,7 @@ fn a_placeholder_whose_node_was_taken_meanwhile_starts_over() {
 }
 
 #[test]
-fn a_run_with_a_reserve_starts_over_when_its_node_turns_out_unfit() {
+fn a_run_with_a_reserve_starts_over_if_its_node_becomes_unusable() {
     let unfit = |scene: Scene| scene.node_is(NodeState::Unusable(Cause::Cordoned));
     let expected = start_over(MoveCause::Node(Cause::Cordoned));
     for scene in [big(), big().shrunk(), refused(big()), pinned(held().on(NODE))] {
@@ -190,7 +190,7 @@ fn a_run_with_a_reserve_starts_over_when_its_node_turns_out_unfit() {
 }
 
 #[test]
-fn whatever_is_still_big_when_the_hold_ends_is_made_small_then() {
+fn a_placeholder_that_is_big_at_the_end_of_the_hold_is_shrunk_after_the_release() {
     let late = |scene: Scene| scene.created_ago(600).decision();
     assert_eq!(late(big()), released(ReleaseCause::Deadline, Some(NODE)));
     assert_eq!(settled().with_reserve(RESERVE).decision(), shrink());
@@ -209,7 +209,7 @@ fn whatever_is_still_big_when_the_hold_ends_is_made_small_then() {
 }
 
 #[test]
-fn a_placeholder_that_is_still_pinned_when_the_hold_ends_is_free_again_after_a_while() {
+fn a_placeholder_that_is_pinned_at_the_end_of_the_hold_is_unpinned_after_the_release() {
     assert_eq!(pinned(settled()).decision(), unpin());
     assert_eq!(
         pinned(enrolled().placeholder_unschedulable(4)).plan(),
@@ -222,19 +222,19 @@ fn a_placeholder_that_is_still_pinned_when_the_hold_ends_is_free_again_after_a_w
 }
 
 #[test]
-fn a_big_placeholder_is_made_small_before_its_node_is_given_up_for_a_task() {
+fn a_big_placeholder_is_shrunk_before_its_node_is_given_up_for_a_task() {
     let stuck = settled().with_reserve(RESERVE).task_waits("task", 60).counted(0);
     assert_eq!(stuck.decision(), shrink());
 }
 
 #[test]
-fn a_size_is_judged_by_amount_and_not_by_spelling() {
+fn sizes_are_compared_by_amount_and_not_by_spelling() {
     let scene = big().shape(|shape| shape.requests = amounts("cpu=0.05,memory=104857600"));
     assert_eq!(scene.decision(), released(ReleaseCause::NodeFound, Some(NODE)));
 }
 
 #[test]
-fn a_smaller_usual_size_newly_configured_leaves_placeholders_without_a_reserve_alone() {
+fn a_smaller_configured_size_does_not_change_a_placeholder_without_a_reserve() {
     let scene = settled()
         .shape(|shape| shape.requests = amounts("cpu=50m,memory=100Mi"))
         .change(|scene| scene.config.placeholder_cpu = "10m".to_owned());
@@ -242,7 +242,7 @@ fn a_smaller_usual_size_newly_configured_leaves_placeholders_without_a_reserve_a
 }
 
 #[test]
-fn an_annotation_that_means_nothing_is_told_and_holds_up_nothing() {
+fn an_invalid_reserve_annotation_is_reported_and_does_not_delay_the_release() {
     let bad = held()
         .on(NODE)
         .change(|scene| scene.run.reserve = Some("cpu=lots".to_owned()));

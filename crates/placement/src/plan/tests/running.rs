@@ -3,19 +3,19 @@
 use super::*;
 
 #[test]
-fn a_run_that_runs_and_was_never_in_its_group_is_left_alone() {
+fn a_running_run_that_was_never_enrolled_is_labelled_too_late() {
     for scene in [fresh(), fresh().in_group("old-uid")] {
         assert_eq!(scene.decision(), Decision::Wait(Wait::LabelledTooLate));
     }
 }
 
 #[test]
-fn a_running_run_with_a_placeholder_that_lost_its_group_gets_it_back() {
+fn a_running_run_that_lost_its_group_is_enrolled_again_if_it_has_a_placeholder() {
     assert_eq!(fresh().on(NODE).decision(), labelled(None));
 }
 
 #[test]
-fn a_run_that_somebody_else_released_before_it_was_enrolled_loses_its_placeholder() {
+fn the_placeholder_of_a_run_that_another_client_released_before_its_enrolment_is_deleted() {
     let released = |scene: Scene| scene.change(|scene| scene.run.hold = true);
     assert_eq!(
         released(fresh().on(NODE)).decision(),
@@ -31,12 +31,12 @@ fn a_run_that_somebody_else_released_before_it_was_enrolled_loses_its_placeholde
 }
 
 #[test]
-fn an_enrolled_run_without_placeholder_gets_one_back() {
+fn the_lost_placeholder_of_an_enrolled_run_is_recreated() {
     assert_eq!(enrolled().decision(), creation());
 }
 
 #[test]
-fn an_enrolled_run_whose_node_is_written_down_is_settled() {
+fn an_enrolled_run_with_a_recorded_node_is_settled() {
     let scene = enrolled()
         .on(NODE)
         .change(|scene| scene.run.node = Some(NODE.to_owned()));
@@ -44,7 +44,7 @@ fn an_enrolled_run_whose_node_is_written_down_is_settled() {
 }
 
 #[test]
-fn a_node_that_is_new_or_not_yet_known_is_written_down() {
+fn the_first_and_each_new_node_of_a_run_is_recorded() {
     let record = node_recorded(NODE);
     assert_eq!(enrolled().on(NODE).decision(), record);
     let moved = enrolled()
@@ -58,7 +58,7 @@ fn a_node_that_is_new_or_not_yet_known_is_written_down() {
 }
 
 #[test]
-fn a_placeholder_that_is_between_two_pods_leaves_the_node_as_it_is() {
+fn the_recorded_node_stays_while_the_placeholder_pod_is_terminating_or_missing() {
     let scene = enrolled()
         .on(NODE)
         .change(|scene| scene.run.node = Some("node-0".to_owned()));
@@ -73,7 +73,7 @@ fn a_placeholder_that_is_between_two_pods_leaves_the_node_as_it_is() {
 }
 
 #[test]
-fn a_running_run_waits_for_a_placeholder_on_its_way_out() {
+fn a_running_run_waits_for_the_deletion_of_its_old_placeholder() {
     assert_eq!(
         enrolled().statefulset_deleting().plan(),
         without_timer(Decision::Wait(Wait::OldStatefulSet))
@@ -99,7 +99,7 @@ fn a_run_that_is_being_cancelled_keeps_its_placeholder_until_it_is_done() {
 }
 
 #[test]
-fn the_opt_in_label_chooses_and_the_configuration_fills_in() {
+fn the_opt_in_label_overrides_the_default_strategy_of_the_configuration() {
     let config = |scene: &mut Scene| {
         scene.config.default_strategy = Strategy::IsolateAlways;
         scene.config.isolation = Isolation {
@@ -118,7 +118,7 @@ fn the_opt_in_label_chooses_and_the_configuration_fills_in() {
 }
 
 #[test]
-fn what_was_resolved_once_outlives_a_change_of_the_configuration_and_of_the_label() {
+fn a_resolved_enrolment_does_not_change_with_the_configuration_or_the_opt_in_label() {
     let later = |scene: Scene| {
         scene.opt_in(Some("isolateAlways")).change(|scene| {
             scene.config.isolation = Isolation {
@@ -137,7 +137,7 @@ fn what_was_resolved_once_outlives_a_change_of_the_configuration_and_of_the_labe
 }
 
 #[test]
-fn the_placeholders_labels_come_before_the_runs_own() {
+fn the_labels_of_the_placeholder_override_the_labels_of_the_run() {
     let resolved = Enrolment {
         strategy: Strategy::ColocateAlways,
         isolation: Isolation {
@@ -153,7 +153,7 @@ fn the_placeholders_labels_come_before_the_runs_own() {
 }
 
 #[test]
-fn labels_that_came_with_a_foreign_group_are_not_believed() {
+fn the_labels_of_a_run_with_the_group_of_another_run_are_ignored() {
     let scene = held().in_group("old-uid").opt_in(Some("isolateAlways"));
     let anew = Enrolment {
         strategy: Strategy::IsolateAlways,
@@ -163,7 +163,7 @@ fn labels_that_came_with_a_foreign_group_are_not_believed() {
 }
 
 #[test]
-fn labels_that_mean_nothing_are_resolved_anew() {
+fn invalid_or_missing_labels_of_an_enrolled_run_are_replaced_by_the_default() {
     let scene = enrolled().change(|scene| {
         scene.run.strategy = Some("nonsense".to_owned());
         scene.run.isolation = None;
@@ -172,7 +172,7 @@ fn labels_that_mean_nothing_are_resolved_anew() {
 }
 
 #[test]
-fn the_new_node_is_written_down_once_the_placeholder_is_there() {
+fn the_new_node_is_recorded_when_the_placeholder_is_bound_to_it() {
     let moved = settled().on("node-2");
     let record = node_recorded("node-2");
     assert_eq!(moved.decision(), record);
@@ -210,20 +210,20 @@ fn made_room(scene: Scene, count: u32, seconds: i64) -> Scene {
 }
 
 #[test]
-fn a_refusal_in_the_namespace_is_looked_into() {
+fn the_rejected_tasks_are_read_after_a_rejection_in_the_namespace() {
     let scene = settled().change(|scene| scene.rejection = Some("7".into()));
     assert_eq!(scene.plan(), without_timer(Decision::Read(Read::RejectedTasks)));
 }
 
 #[test]
-fn one_that_is_anothers_changes_nothing() {
+fn a_rejection_of_tasks_of_another_run_changes_nothing() {
     assert_eq!(refused(settled(), &[]).plan(), settled().plan());
     let away = || made_room(enrolled().moved_off(), 1, 10);
     assert_eq!(refused(away(), &[]).plan(), away().plan());
 }
 
 #[test]
-fn the_placeholder_makes_room_and_when_it_is_gone_tekton_tries_again() {
+fn tekton_retries_the_rejected_tasks_when_the_placeholder_has_made_room() {
     let tasks = ["build-test"];
     let event = Event::MadeRoom {
         tasks: vec![rejected_task("build-test")],
@@ -255,7 +255,7 @@ fn retries() -> Decision {
 }
 
 #[test]
-fn it_is_told_so_again_with_growing_pauses_if_another_took_the_place() {
+fn tekton_retries_again_with_growing_pauses_if_another_pod_took_the_room() {
     let gone = |count, seconds| {
         let scene = refused(enrolled().moved_off(), &["build-test"]);
         let retries = Repeated {
@@ -270,7 +270,7 @@ fn it_is_told_so_again_with_growing_pauses_if_another_took_the_place() {
 }
 
 #[test]
-fn it_stays_away_for_ten_seconds_and_each_time_twice_as_long() {
+fn a_placeholder_makes_room_for_ten_seconds_and_twice_as_long_each_time() {
     let away = |count, seconds| made_room(enrolled().moved_off(), count, seconds).plan();
     assert_eq!(away(1, 4), in_seconds(Decision::Wait(Wait::Pause), 6));
     assert_eq!(away(3, 4), in_seconds(Decision::Wait(Wait::Pause), 36));
@@ -278,7 +278,7 @@ fn it_stays_away_for_ten_seconds_and_each_time_twice_as_long() {
 }
 
 #[test]
-fn a_held_run_has_no_task_that_could_be_refused() {
+fn the_placeholder_of_a_held_run_makes_no_room() {
     let held = held().with_statefulset().with_pod();
     assert_eq!(refused(held.clone(), &["another"]).plan(), held.plan());
 }

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn after_moving_off_the_placeholder_follows_when_no_task_waits_any_more() {
+fn a_placeholder_returns_after_a_move_if_no_task_waits() {
     assert_eq!(enrolled().moved_off().plan(), without_timer(follow()));
     assert_eq!(
         enrolled().moved_off().counted(3).moved_before(5, 0).plan(),
@@ -16,7 +16,7 @@ fn after_moving_off_the_placeholder_follows_when_no_task_waits_any_more() {
 }
 
 #[test]
-fn the_old_placeholder_pod_is_gone_or_going_before_the_next_one_is_asked_for() {
+fn a_placeholder_returns_only_if_its_old_pod_is_terminating_or_deleted() {
     let there = || enrolled().moved_off().on(NODE);
     assert_eq!(there().plan(), pod_end());
     assert_eq!(there().pod_ending().plan(), without_timer(follow()));
@@ -25,7 +25,7 @@ fn the_old_placeholder_pod_is_gone_or_going_before_the_next_one_is_asked_for() {
 }
 
 #[test]
-fn as_long_as_a_task_waits_unbound_the_placeholder_stays_away() {
+fn a_placeholder_stays_scaled_down_while_a_task_waits_for_a_node() {
     let away = || enrolled().moved_off();
     assert_eq!(
         away().task_is_new("new").plan(),
@@ -45,7 +45,7 @@ fn the_placeholder_joins_a_task_that_is_bound_while_other_tasks_wait() {
 }
 
 #[test]
-fn a_task_that_fits_no_node_is_told_with_what_it_asks_for_and_the_largest_node() {
+fn the_wait_of_a_task_that_fits_no_node_names_its_requests_and_the_largest_node() {
     let scene = enrolled()
         .moved_off()
         .task_waits("big", 60)
@@ -73,7 +73,7 @@ fn a_task_that_fits_no_node_is_told_with_what_it_asks_for_and_the_largest_node()
 
 /// The first task of a run whose placeholder made room may preempt other pods, which takes a while.
 #[test]
-fn a_task_that_came_after_the_run_had_left_is_given_as_much_time_as_any() {
+fn a_task_that_is_created_after_the_move_is_also_given_the_time_of_move_after() {
     let came = |seconds| {
         enrolled()
             .moved_off()
@@ -86,7 +86,7 @@ fn a_task_that_came_after_the_run_had_left_is_given_as_much_time_as_any() {
 }
 
 #[test]
-fn a_placeholder_that_somebody_scaled_down_comes_back() {
+fn a_placeholder_that_another_client_scaled_down_is_scaled_up_again() {
     let scaled = settled().moved_off();
     assert_eq!(scaled.decision(), follow());
     let oddly = scaled.spec(|spec| spec.replicas = -1);
@@ -103,7 +103,7 @@ fn requeueing(mark: RequeueMark) -> Decision {
 }
 
 #[test]
-fn pods_that_were_set_aside_before_the_run_moved_off_are_woken_once() {
+fn pods_that_were_unschedulable_before_the_move_are_requeued_once() {
     let asleep = |generation: Option<i64>| {
         let woken = generation.map(requeued_for);
         enrolled()
@@ -121,7 +121,7 @@ fn pods_that_were_set_aside_before_the_run_moved_off_are_woken_once() {
 }
 
 #[test]
-fn a_pod_that_was_woken_while_another_task_ran_is_woken_again_when_that_one_has_ended() {
+fn a_requeued_pod_is_requeued_again_after_the_end_of_another_task() {
     let asleep = |since: Option<i64>| {
         enrolled()
             .moved_off()
@@ -188,7 +188,7 @@ fn while_a_task_waits_and_none_lives_assistants_are_deleted_on_any_node() {
 }
 
 #[test]
-fn assistants_on_the_node_that_was_left_are_deleted_before_anything_goes_elsewhere() {
+fn assistants_on_the_previous_node_are_deleted_before_the_placeholder_or_a_pod_moves() {
     let assistants = vec![
         assistant("here", Some(NODE)),
         assistant("behind", Some("old")),
@@ -234,7 +234,7 @@ fn assistants_on_the_node_that_was_left_are_deleted_before_anything_goes_elsewhe
 
 /// The scheduler of Kubernetes 1.36 does not retry the pod when the pods that keep it away end.
 #[test]
-fn a_pod_that_others_keep_away_is_woken_again_every_minute() {
+fn a_pod_that_waits_because_of_anti_affinity_is_requeued_every_minute() {
     let kept_away = |waits: i64, since: Option<i64>| {
         enrolled()
             .moved_off()
@@ -274,7 +274,7 @@ fn a_pod_that_others_keep_away_is_woken_again_every_minute() {
 
 /// Schedulers before Kubernetes 1.36 do not retry a pod whose label changes.
 #[test]
-fn a_pod_that_still_misses_its_group_long_after_it_was_woken_is_woken_by_the_placeholder() {
+fn a_placeholder_returns_if_a_requeued_pod_lacks_its_group_for_15_seconds() {
     let asleep = |moved, ended, message: &str| {
         let message = message.to_owned();
         enrolled()

@@ -74,7 +74,7 @@ proptest! {
     #![proptest_config(Cases::with_cases(300))]
 
     #[test]
-    fn every_run_comes_to_its_end_whatever_its_tasks_ask_for_and_whatever_happens_to_its_nodes(
+    fn each_run_ends_with_any_requests_of_its_tasks_and_any_failures_of_its_nodes(
         runs in vec((steps(any_size), reserve()), 1..4),
         troubles in troubles(),
         resize in any::<bool>(),
@@ -116,7 +116,7 @@ proptest! {
     }
 
     #[test]
-    fn where_every_task_fits_on_every_node_no_run_ever_moves(
+    fn no_run_moves_if_each_task_fits_on_each_node(
         runs in vec(steps(fitting_size), 1..4),
         seed in any::<u64>(),
     ) {
@@ -152,7 +152,7 @@ fn too_small_at_first() -> World {
 }
 
 #[test]
-fn a_task_too_big_for_its_node_waits_in_vain_with_the_feature_off_and_moves_with_it_on() {
+fn a_task_too_large_for_its_node_runs_only_if_moves_are_enabled() {
     let mut off = too_small_at_first();
     off.config.move_after = None;
     off.live(LONGEST_LIFE);
@@ -164,7 +164,7 @@ fn a_task_too_big_for_its_node_waits_in_vain_with_the_feature_off_and_moves_with
 }
 
 #[test]
-fn a_task_that_fits_nowhere_makes_its_run_move_off_once_and_stay_so_until_a_node_comes() {
+fn a_run_with_a_task_that_fits_no_node_moves_off_once_and_waits_for_a_new_node() {
     let mut world = World::new(1);
     world.add_node(1_000);
     world.add_run(vec![vec![job(6_000, 3)]], None);
@@ -179,7 +179,7 @@ fn a_task_that_fits_nowhere_makes_its_run_move_off_once_and_stay_so_until_a_node
 /// the small task, which was requeued only for the end of the large task, and the small task waits only for a node of
 /// its group.
 #[test]
-fn a_task_that_another_left_behind_on_a_node_that_was_cordoned_is_woken_when_the_other_has_ended() {
+fn a_task_that_waits_for_a_task_on_a_cordoned_node_is_requeued_after_the_end_of_that_task() {
     for hears_labels in [true, false] {
         let mut world = cluster(2, 5_964_838_810_414_858_403);
         world.can_resize = false;

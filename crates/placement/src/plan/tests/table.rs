@@ -110,7 +110,7 @@ fn the_table_has_exactly_the_steps_that_the_plan_takes() {
 
 #[test]
 #[ignore = "takes half a minute; cargo test-nightly runs it"]
-fn a_million_scenes_take_no_step_that_is_not_in_the_table() {
+fn a_million_observations_cause_no_step_outside_the_table() {
     let expected = of_plan();
     assert_eq!(written(&met(AT_MOST, &expected)), written(&expected));
 }

@@ -68,7 +68,7 @@ fn released(mut object: Value) -> Result<Value, json_patch::PatchError> {
 }
 
 #[test]
-fn a_release_touches_the_status_and_our_own_keys_only() {
+fn a_release_changes_only_the_status_and_the_keys_of_pod_affinity() {
     let expected = json!({
         "metadata": {
             "uid": "u1", "name": "build",
@@ -84,7 +84,7 @@ fn a_release_touches_the_status_and_our_own_keys_only() {
 }
 
 #[test]
-fn a_release_for_an_opted_out_run_only_lets_go() {
+fn a_release_of_an_opted_out_run_adds_no_labels() {
     let mut object = held();
     object["metadata"].as_object_mut().unwrap().remove("labels");
     json_patch::patch(&mut object, &release(&run(), None, None)).unwrap();
@@ -96,7 +96,7 @@ fn a_release_for_an_opted_out_run_only_lets_go() {
 }
 
 #[test]
-fn a_release_for_an_opted_out_run_takes_back_that_it_is_a_group() {
+fn a_release_of_an_opted_out_run_removes_the_labels_of_its_group() {
     let (enrolled, object) = enrolled();
     let mut after = object;
     json_patch::patch(&mut after, &release(&enrolled, None, None)).unwrap();
@@ -105,7 +105,7 @@ fn a_release_for_an_opted_out_run_takes_back_that_it_is_a_group() {
 }
 
 #[test]
-fn a_user_releases_only_a_run_that_we_hold_and_opts_it_out() {
+fn a_release_by_the_user_opts_the_run_out_and_fails_without_a_hold_of_pod_affinity() {
     let (enrolled, mut object) = enrolled();
     object["metadata"]["labels"][keys::OPT_IN] = json!("true");
     let patch = release_by_hand(&enrolled);
@@ -130,7 +130,7 @@ fn a_user_releases_only_a_run_that_we_hold_and_opts_it_out() {
 }
 
 #[test]
-fn only_this_very_run_is_enrolled_and_only_while_it_is_opted_in_as_it_was() {
+fn an_enrolment_fails_if_the_uid_the_opt_in_label_or_the_status_has_changed() {
     let patch = json_patch_of(change(&run(), |run| run.group = Some(enrolment().into())));
     let mut after = held();
     json_patch::patch(&mut after, &patch).unwrap();
@@ -153,7 +153,7 @@ fn only_this_very_run_is_enrolled_and_only_while_it_is_opted_in_as_it_was() {
 }
 
 #[test]
-fn a_release_fails_as_a_whole_when_anything_it_relies_on_has_changed() {
+fn a_release_fails_if_any_field_that_it_read_has_changed() {
     for (pointer, value) in [
         ("/metadata/uid", json!("u2")),
         ("/spec/status", json!("Cancelled")),
@@ -170,7 +170,7 @@ fn a_release_fails_as_a_whole_when_anything_it_relies_on_has_changed() {
 }
 
 #[test]
-fn a_withdrawal_takes_back_our_labels_from_a_run_that_was_not_started_and_nothing_else() {
+fn an_unenrolment_removes_only_the_labels_of_the_group_and_fails_on_a_started_run() {
     let (enrolled, object) = enrolled();
     let mut after = object.clone();
     let patch = json_patch_of(change(&enrolled, |run| run.group = None));
@@ -191,7 +191,7 @@ fn a_withdrawal_takes_back_our_labels_from_a_run_that_was_not_started_and_nothin
 }
 
 #[test]
-fn a_hold_is_dated_once_and_only_while_it_lasts() {
+fn a_hold_gets_its_date_once_and_only_while_the_run_is_pending() {
     let observed = Run {
         held_from: HeldFrom::UndatedRelease,
         ..run()
@@ -226,7 +226,7 @@ fn slashes_in_keys_are_escaped() {
 }
 
 #[test]
-fn merge_patches_carry_the_uid_they_are_meant_for() {
+fn each_merge_patch_has_the_uid_of_its_object() {
     let Verb::Merge(recorded) = change(&run(), |run| run.node = Some("n2".to_owned())).verb else {
         panic!("annotations alone are merged")
     };
@@ -242,7 +242,7 @@ fn merge_patches_carry_the_uid_they_are_meant_for() {
 }
 
 #[test]
-fn adoption_makes_the_run_the_controller_in_the_sets_stead() {
+fn an_adoption_replaces_the_statefulset_by_the_run_as_controller_of_the_pod() {
     let patch = adoption_patch(&run().key, "p1", Some("s1"));
     let owner = &patch["metadata"]["ownerReferences"][0];
     assert_eq!(

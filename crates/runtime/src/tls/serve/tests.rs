@@ -175,7 +175,7 @@ async fn is_closed(client: &mut TlsStream<TcpStream>) -> bool {
 }
 
 #[tokio::test]
-async fn before_the_first_certificate_there_is_no_handshake_and_no_readiness() {
+async fn a_server_without_a_certificate_is_unready_and_completes_no_handshake() {
     let mut scene = Scene::begin(at_once()).await;
     assert!(scene.connect("http/1.1").await.is_err());
     assert!(!scene.readiness.is_ready());
@@ -261,7 +261,7 @@ async fn plain_http_and_rubbish_disturb_no_other_client() {
 }
 
 #[tokio::test]
-async fn during_the_delay_calls_are_served_and_their_connections_closed() {
+async fn calls_during_the_drain_delay_are_served_and_their_connections_are_closed() {
     let scene = Scene::serving(Drain {
         delay: LONG,
         deadline: LONG,

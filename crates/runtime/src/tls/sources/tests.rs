@@ -51,7 +51,7 @@ fn follow(api: &FakeApi) -> (Readiness, Serving, JoinHandle<()>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_missing_or_empty_secret_is_named_and_awaited() {
+async fn a_missing_or_empty_secret_is_reported_until_it_has_a_certificate() {
     let api = FakeApi::new();
     let (readiness, _, _task) = follow(&api);
     settle().await;
@@ -111,7 +111,7 @@ async fn a_leaf_that_no_stored_ca_signed_is_refused() {
 
 /// At the start the clock is a month ahead. The watch fails once, then the clock is corrected, and the Secret is not written again.
 #[tokio::test(start_paused = true)]
-async fn a_secret_refused_because_of_the_clock_is_served_after_the_correction_also_after_a_failed_watch() {
+async fn a_secret_refused_because_of_the_clock_is_served_after_the_clock_is_corrected() {
     let api = FakeApi::new();
     put(&api, stored());
     let ahead = Arc::new(AtomicI64::new(LEAF_LIFE.as_secs()));

@@ -77,7 +77,7 @@ fn pruning_a_done_run_drops_its_spec_and_keeps_it_done() {
 }
 
 #[test]
-fn a_done_run_keeps_its_record_of_usage_or_the_wish_for_a_record() {
+fn a_done_run_keeps_its_usage_record_or_its_automatic_reserve() {
     let pruned = |annotations: &[(&str, &str)]| {
         let mut run = loaded("True");
         let annotations = annotations
@@ -96,7 +96,7 @@ fn a_done_run_keeps_its_record_of_usage_or_the_wish_for_a_record() {
 }
 
 #[test]
-fn runs_are_of_one_pipeline_by_its_name_or_by_resolver_parameters_or_by_their_name_prefix() {
+fn runs_have_the_same_pipeline_by_name_by_resolver_parameters_or_by_generate_name() {
     let pipeline = |spec: Value, generate_name: Option<&str>| {
         let mut document = document();
         document["metadata"]["generateName"] = json!(generate_name);
@@ -125,7 +125,7 @@ fn runs_are_of_one_pipeline_by_its_name_or_by_resolver_parameters_or_by_their_na
 }
 
 #[test]
-fn a_done_run_keeps_its_labels_only_where_it_may_keep_its_node() {
+fn a_done_run_keeps_its_labels_only_if_it_may_reserve_its_node() {
     let pruned = |group: &str, strategy: &str| {
         let mut run = loaded("True");
         run.metadata.labels = Some(BTreeMap::from([
@@ -144,7 +144,7 @@ fn a_done_run_keeps_its_labels_only_where_it_may_keep_its_node() {
 }
 
 #[test]
-fn a_run_counts_as_labelled_though_its_labels_are_dropped() {
+fn a_run_still_counts_as_labelled_after_its_labels_are_dropped() {
     let mut run = loaded("True");
     run.metadata.uid = Some("of-no-group".to_owned());
     run.prune();
@@ -152,14 +152,14 @@ fn a_run_counts_as_labelled_though_its_labels_are_dropped() {
 }
 
 #[test]
-fn pruning_leaves_no_empty_map_behind() {
+fn pruning_leaves_no_empty_map() {
     let mut run = with(&["metadata", "labels", "team"], "blue");
     run.prune();
     assert_eq!((run.metadata.labels, run.metadata.annotations), (None, None));
 }
 
 #[test]
-fn of_a_run_without_keys_of_pod_affinity_only_the_name_is_kept() {
+fn pruning_keeps_only_the_identity_of_a_run_without_keys_of_pod_affinity() {
     let mut run = loaded("Unknown");
     run.metadata.labels = Some(BTreeMap::from([(
         keys::KUEUE_QUEUE_NAME.to_owned(),

@@ -34,7 +34,7 @@ fn a_run_gets_the_label_of_its_namespace_and_is_held() {
 }
 
 #[test]
-fn it_keeps_its_other_labels_and_annotations() {
+fn a_run_that_gets_the_label_of_its_namespace_keeps_its_other_labels_and_annotations() {
     let doc = unlabelled().label("team", "blue").annotation("team", "blue");
     let metadata = admitted(doc)["metadata"].take();
     assert_eq!(
@@ -68,14 +68,14 @@ fn a_run_that_waits_for_another_holder_is_labelled_and_not_held() {
 }
 
 #[test]
-fn its_own_label_wins() {
+fn the_label_of_a_run_overrides_the_label_of_its_namespace() {
     let own = run().opt_in("colocateAlways");
     assert_eq!(patched(admit_by_namespace(&own.0, LABEL)), allowed(&own.0));
     is_left_alone(&run().opt_in("false"), Outcome::Declined);
 }
 
 #[test]
-fn nested_runs_runs_of_other_controllers_and_odd_documents_get_no_label() {
+fn nested_runs_runs_of_other_controllers_and_malformed_runs_get_no_label() {
     let nested = unlabelled().owned_by("tekton.dev/v1", "PipelineRun", true);
     is_left_alone(&nested, Outcome::Child);
     let elsewhere = unlabelled().set(&["spec", "managedBy"], "other");
@@ -84,20 +84,20 @@ fn nested_runs_runs_of_other_controllers_and_odd_documents_get_no_label() {
 }
 
 #[test]
-fn a_copy_of_an_enrolled_run_that_lost_the_label_joins_no_group() {
+fn an_unlabelled_copy_of_an_enrolled_run_joins_no_group() {
     let copy = admitted(unlabelled().copied_from_an_enrolled_run());
     assert_eq!(copy, admitted(unlabelled().annotation(keys::OPTED_IN_BY, "x")));
     assert_eq!(copy["metadata"]["labels"], json!({keys::OPT_IN: "isolateAlways"}));
 }
 
 #[test]
-fn a_copy_with_its_own_label_loses_the_mark_of_the_namespace() {
+fn a_labelled_copy_loses_the_annotation_about_the_namespace() {
     let copy = run().annotation(keys::OPTED_IN_BY, keys::BY_NAMESPACE);
     assert_eq!(copy.admitted(), run().admitted());
 }
 
 #[test]
-fn what_cannot_be_honoured_is_rejected_as_for_a_label_of_its_own() {
+fn an_invalid_run_in_a_labelled_namespace_is_rejected_like_a_labelled_run() {
     let bad = |doc: Doc| doc.annotation(keys::RESERVE, "cpu=4,memory=8");
     let rejection = rejected(admit_by_namespace(&bad(unlabelled()).0, LABEL));
     assert_eq!(rejection, bad(run()).rejection());
@@ -111,7 +111,7 @@ fn what_cannot_be_honoured_is_rejected_as_for_a_label_of_its_own() {
 }
 
 #[test]
-fn an_unknown_value_of_the_namespace_is_a_warning_and_changes_nothing() {
+fn an_unknown_label_value_of_the_namespace_causes_a_warning_and_no_patch() {
     let verdict = admit_by_namespace(&unlabelled().0, NamespaceLabel::Unknown);
     let Verdict::Warn { warning, outcome } = verdict else {
         panic!("{verdict:?}")
@@ -121,7 +121,7 @@ fn an_unknown_value_of_the_namespace_is_a_warning_and_changes_nothing() {
 }
 
 #[test]
-fn nested_runs_and_those_of_other_controllers_get_no_warning() {
+fn nested_runs_and_runs_of_other_controllers_cause_no_warning() {
     let nested = unlabelled().owned_by("tekton.dev/v1", "PipelineRun", true);
     let elsewhere = unlabelled().set(&["spec", "managedBy"], "other");
     for (doc, because) in [(nested, Outcome::Child), (elsewhere, Outcome::ManagedElsewhere)] {

@@ -79,7 +79,7 @@ proptest! {
     #![proptest_config(Cases::with_cases(2000))]
 
     #[test]
-    fn any_change_is_let_in_with_a_patch_that_applies_and_holds_only_what_another_held(
+    fn any_change_is_admitted_and_only_runs_that_another_holder_releases_are_held(
         old in prop_oneof![any_run(), waiting()], document in any_run(), met in tally(&[
             ("held", 10), ("untouched", 500),
         ]),
@@ -107,7 +107,7 @@ proptest! {
     }
 
     #[test]
-    fn any_patch_applies_touches_only_what_is_ours_and_leaves_nothing_for_a_second_pass(
+    fn any_patch_of_a_run_applies_is_idempotent_and_changes_only_own_keys_and_the_status(
         document in any_run(), met in tally(&[
             ("held", 50), ("left_held_by_other", 30), ("declined", 30), ("not_opted_in", 50), ("child", 10),
             ("managed_elsewhere", 100), ("odd", 200),
@@ -127,7 +127,7 @@ proptest! {
     }
 
     #[test]
-    fn in_a_labelled_namespace_any_run_becomes_what_it_becomes_with_the_label_of_its_own(
+    fn the_label_of_the_namespace_has_the_same_effect_on_any_run_as_a_label_of_the_run(
         document in any_run(), met in tally(&[
             ("held", 100), ("left_held_by_other", 50), ("declined", 30), ("child", 10),
             ("managed_elsewhere", 100), ("odd", 200), ("rejected", 30),
@@ -161,7 +161,7 @@ proptest! {
     }
 
     #[test]
-    fn a_held_run_is_pending_and_marked_and_in_no_group(document in any_run(), met in tally(&[("held", 50)])) {
+    fn a_held_run_is_pending_has_the_hold_annotation_and_is_in_no_group(document in any_run(), met in tally(&[("held", 50)])) {
         let Verdict::Allow { patch, outcome: Outcome::Held } = admit(&document) else { return Ok(()) };
         met.count("held");
         let mut patched = document;

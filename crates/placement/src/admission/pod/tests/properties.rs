@@ -133,7 +133,7 @@ proptest! {
     #![proptest_config(Cases::with_cases(2000))]
 
     #[test]
-    fn any_patch_applies_adds_only_our_terms_takes_only_tektons_and_leaves_nothing_for_a_second_pass(
+    fn any_patch_of_a_pod_applies_is_idempotent_and_removes_only_terms_of_tekton(
         document in any_pod(), met in tally(&[
             ("injected", 50), ("relaxed", 50), ("already_there", 20), ("not_enrolled", 300), ("declined", 50),
             ("odd", 50),
@@ -167,7 +167,7 @@ proptest! {
     }
 
     #[test]
-    fn beside_our_term_no_other_podaffinity_is_required_of_a_pod_of_a_group(
+    fn a_pod_of_a_group_has_no_required_pod_affinity_but_the_term_of_its_group(
         document in any_pod(), met in tally(&[("injected", 100), ("relaxed", 50), ("already_there", 20)]),
     ) {
         let (_, outcome) = patched(&document);

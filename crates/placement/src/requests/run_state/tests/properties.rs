@@ -156,7 +156,7 @@ proptest! {
     #![proptest_config(Cases::with_cases(1000))]
 
     #[test]
-    fn there_is_no_request_exactly_if_the_run_carries_what_is_wanted(
+    fn a_request_is_sent_exactly_if_the_run_differs_from_the_wanted_state(
         run in runs(), change in changes(),
         met in tally(&[
             ("as wanted", 50), ("release", 10), ("date_hold", 4), ("enrol", 50), ("record_node", 20), ("record_use", 20),

@@ -32,37 +32,37 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    fn is_full_with(spec: Value, used: Value) -> bool {
+    fn is_full_with(spec: &Value, used: &Value) -> bool {
         let quota = json!({"spec": spec, "status": {"hard": spec["hard"], "used": used}});
         is_full(&serde_json::from_value(quota).unwrap())
     }
 
     #[test]
     fn a_quota_of_this_scope_is_full_if_any_of_its_resources_is_used_up() {
-        let scopes = json!(["CrossNamespacePodAffinity"]);
-        let full = |hard: Value, used: Value| is_full_with(json!({"scopes": scopes, "hard": hard}), used);
-        assert!(full(json!({"pods": "0"}), json!({})));
-        assert!(full(json!({"pods": "2"}), json!({"pods": "2"})));
-        assert!(full(
-            json!({"pods": "9", "requests.cpu": "1"}),
-            json!({"pods": "2", "requests.cpu": "1"})
-        ));
-        assert!(!full(json!({"pods": "2"}), json!({"pods": "1"})));
+        for (hard, used, full) in [
+            (json!({"pods": "0"}), json!({}), true),
+            (json!({"pods": "2"}), json!({"pods": "2"}), true),
+            (
+                json!({"pods": "9", "requests.cpu": "1"}),
+                json!({"pods": "2", "requests.cpu": "1"}),
+                true,
+            ),
+            (json!({"pods": "2"}), json!({"pods": "1"}), false),
+        ] {
+            let spec = json!({"scopes": ["CrossNamespacePodAffinity"], "hard": hard});
+            assert_eq!(is_full_with(&spec, &used), full, "{spec}");
+        }
     }
 
     #[test]
     fn the_scope_may_be_in_the_selector_and_a_quota_without_the_scope_does_not_count() {
-        let selector =
-            |scope: &str| json!({"matchExpressions": [{"scopeName": scope, "operator": "Exists"}]});
-        let none = || json!({"pods": "0"});
         let selected = |scope| {
-            is_full_with(
-                json!({"scopeSelector": selector(scope), "hard": none()}),
-                json!({}),
-            )
+            let selector = json!({"matchExpressions": [{"scopeName": scope, "operator": "Exists"}]});
+            let spec = json!({"scopeSelector": selector, "hard": {"pods": "0"}});
+            is_full_with(&spec, &json!({}))
         };
         assert!(selected("CrossNamespacePodAffinity"));
         assert!(!selected("PriorityClass"));
-        assert!(!is_full_with(json!({"hard": none()}), json!({})));
+        assert!(!is_full_with(&json!({"hard": {"pods": "0"}}), &json!({})));
     }
 }

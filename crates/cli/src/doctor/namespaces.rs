@@ -12,6 +12,7 @@ use placement::keys;
 use placement::opt_in::is_unknown;
 use placement::opt_in::{DECLINED, OptIn};
 use placement::placeholder::size;
+use placement::quota_room::counts_placeholders;
 use placement::resources::Resources;
 use placement::strategy::Strategy;
 use std::collections::BTreeMap;
@@ -21,8 +22,6 @@ const QUOTAS: Check = Check("quotas");
 const LIMITS: Check = Check("limits");
 /// The resources in a quota that each labelled run uses in addition to its tasks.
 const COUNTED: [&str; 3] = ["pods", "count/pods", "count/statefulsets.apps"];
-/// Scopes whose quotas do not count placeholders: a placeholder has requests and no deadline.
-const OTHER_SCOPES: [&str; 2] = ["BestEffort", "Terminating"];
 
 pub(super) fn labels(snapshot: &Snapshot) -> CheckResult {
     let namespaces = NAMESPACES.read(&snapshot.namespaces)?;
@@ -91,7 +90,10 @@ pub(super) fn quotas(snapshot: &Snapshot) -> CheckResult {
     let quotas = QUOTAS.read(&snapshot.quotas)?;
     let tenants = Tenants::new(snapshot);
     let (mut full, mut roomy, mut narrowing) = (Vec::new(), Vec::new(), Vec::new());
-    for quota in quotas.iter().filter(|quota| counts_placeholders(quota)) {
+    for quota in quotas
+        .iter()
+        .filter(|quota| quota.spec.as_ref().is_none_or(counts_placeholders))
+    {
         let Some(runs) = tenants.runs(quota) else { continue };
         let (name, runs) = (full_name(&quota.metadata), count(runs, "labelled run"));
         if cross_namespace_quota::is_full(quota) {
@@ -132,17 +134,6 @@ pub(super) fn quotas(snapshot: &Snapshot) -> CheckResult {
         findings.into_iter().flatten(),
         tenants.well("ResourceQuota counts"),
     ))
-}
-
-fn counts_placeholders(quota: &ResourceQuota) -> bool {
-    let spec = quota.spec.as_ref();
-    let selector = spec.and_then(|spec| spec.scope_selector.as_ref());
-    let selected = selector
-        .into_iter()
-        .flat_map(|it| it.match_expressions.iter().flatten());
-    let named = spec.into_iter().flat_map(|spec| spec.scopes.iter().flatten());
-    let mut scopes = named.chain(selected.map(|it| &it.scope_name));
-    !scopes.any(|scope| OTHER_SCOPES.contains(&scope.as_str()))
 }
 
 /// Whether a `LimitRange` rejects the placeholder's pod when it is created, or when it is resized to its usual size.

@@ -266,6 +266,7 @@ fn a_quota_that_rejects_terms_across_namespaces_is_a_warning() {
         &json!({}),
     ));
     snapshot.quotas = Ok(vec![scoped]);
+    snapshot.runs = Ok(vec![run(&json!({}))]);
     let text = problems(&snapshot);
     assert!(
         text.contains("isolated within their namespace only: ResourceQuota ci/tight"),

@@ -2,7 +2,6 @@
 //! change runs later.
 
 use crate::support::SOON;
-use crate::support::controller::until_reconciled;
 use crate::support::events::{reasons, until_event};
 use crate::support::objects::{another_pod, quota};
 use crate::support::placeholders::{bound_placeholder, pods, until_no_placeholder};
@@ -157,35 +156,6 @@ async fn successive_runs_with_an_exhausted_quota_end_at_most_one_pause_later() {
     println!("the same, one after the other: {plain:.1?} without the label, {labelled:.1?} with it");
     assert!(labelled < plain + REFUSAL + PAUSES, "{labelled:?}");
     assert!(rooms(&bed, &runs).await > 0);
-}
-
-/// The placeholder uses little CPU: the quota would have no room for the task without the placeholder either.
-#[e2e_test]
-async fn a_run_keeps_its_placeholder_if_a_quota_rejects_a_task_that_needs_more_than_the_placeholder_uses() {
-    let bed = &*fresh(2).await;
-    let namespace = bed.namespace("quota").await.unwrap();
-    quota(bed, &namespace, "requests.cpu", "1").await;
-    let run = RunSpec::new(&namespace, "run")
-        .sized_task("small", &[], &json!({"cpu": "100m"}))
-        .sized_task("large", &["small"], &json!({"cpu": "2"}))
-        .opted_in("true")
-        .lasting("1s");
-    let created = create(bed, &run).await;
-    let first = bound_placeholder(bed, &created).await;
-    let client = bed.client().await.unwrap();
-    let events: Api<Event> = Api::namespaced(client.clone(), &namespace);
-    bed.until("the quota to reject the large task", SOON, async || {
-        let listed = events.list(&ListParams::default()).await;
-        let mut events = listed.map_err(|error| error.to_string())?.items.into_iter();
-        let rejected = events.find(|event| event.reason.as_deref() == Some("ExceededResourceQuota"));
-        rejected.ok_or_else(|| "no event".to_owned())
-    })
-    .await
-    .unwrap();
-    until_reconciled(bed, &run).await;
-    let reported = reasons(&client, &run).await;
-    assert!(!reported.contains(&"MadeRoom".to_owned()), "{reported:?}");
-    assert_eq!(bound_placeholder(bed, &created).await.uid(), first.uid());
 }
 
 /// A quota of limits rejects pods without limits. Tekton's pods have none, unless a `LimitRange` adds them.

@@ -2,11 +2,15 @@
 //! not exist.
 
 use crate::support::SOON;
+use crate::support::controller::until_reconciled;
 use crate::support::events::{reasons, until_event};
-use crate::support::objects::another_pod;
+use crate::support::objects::{another_pod, quota};
 use crate::support::placeholders::bound_placeholder;
 use crate::support::runs::{create, nodes_of};
 use crate::support::testbeds::fresh;
+use k8s_openapi::api::events::v1::Event;
+use kube::ResourceExt;
+use kube::api::{Api, ListParams};
 use placement::keys;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -73,6 +77,33 @@ async fn a_placeholder_follows_a_task_to_the_device_that_it_requests() {
     .await
     .unwrap();
     bed.until_succeeded(&run, SOON).await.unwrap();
+}
+
+/// The placeholder uses no device: the quota would have no room for the task without the placeholder either.
+#[e2e_test]
+async fn a_run_keeps_its_placeholder_if_a_quota_has_no_device_for_a_task() {
+    let bed = &*fresh(1).await;
+    with_devices(bed).await;
+    let namespace = bed.namespace("quota").await.unwrap();
+    quota(bed, &namespace, &format!("requests.{DEVICE}"), "0").await;
+    let run = RunSpec::new(&namespace, "run").task("fetch", &[]);
+    let run = trains(run, "train", &["fetch"]).opted_in("true").lasting("1s");
+    let created = create(bed, &run).await;
+    let first = bound_placeholder(bed, &created).await;
+    let client = bed.client().await.unwrap();
+    let events: Api<Event> = Api::namespaced(client.clone(), &namespace);
+    bed.until("the quota to reject the task", SOON, async || {
+        let listed = events.list(&ListParams::default()).await;
+        let mut events = listed.map_err(|error| error.to_string())?.items.into_iter();
+        let rejected = events.find(|event| event.reason.as_deref() == Some("ExceededResourceQuota"));
+        rejected.ok_or_else(|| "no event".to_owned())
+    })
+    .await
+    .unwrap();
+    until_reconciled(bed, &run).await;
+    let reported = reasons(&client, &run).await;
+    assert!(!reported.contains(&"MadeRoom".to_owned()), "{reported:?}");
+    assert_eq!(bound_placeholder(bed, &created).await.uid(), first.uid());
 }
 
 async fn goes_to(bed: &Testbed, affinity: Value, node: &str) {

@@ -205,20 +205,20 @@ fn limited(scene: Scene) -> Scene {
     scene.change(|scene| scene.cross_namespace_quota = Some("tight".to_owned()))
 }
 
-fn isolation_of(scene: Scene) -> &'static str {
+fn isolation_of(scene: &Scene) -> &'static str {
     scene.observation().enrolment().isolation.as_str()
 }
 
 #[test]
 fn a_quota_limits_the_isolation_of_a_run_that_has_neither_a_placeholder_nor_pods() {
-    let limits = |scene: Scene| isolation_of(limited(scene.clone())) != isolation_of(scene);
+    let limits = |scene: Scene| isolation_of(&limited(scene.clone())) != isolation_of(&scene);
     let shared = |scene: &mut Scene| scene.run.opt_in = Some("colocateAlways".to_owned());
     assert!(limits(held()) && limits(held().in_group(UID)) && limits(fresh()));
     assert!(!limits(held().with_statefulset()) && !limits(enrolled()));
     assert!(!limits(held().change(shared)), "the run has no such terms");
     let enrolled_only = |scene: &mut Scene| scene.config.isolation.from = IsolateFrom::Enrolled;
     assert_eq!(
-        isolation_of(limited(held()).change(enrolled_only)),
+        isolation_of(&limited(held()).change(enrolled_only)),
         "namespace-enrolled"
     );
     let narrow = Enrolment {

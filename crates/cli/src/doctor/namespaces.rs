@@ -4,7 +4,7 @@ use super::finding::{Check, CheckResult, Finding, Level, NAMED};
 use super::{Snapshot, trial};
 use crate::view::{RunView, full_name, label};
 use crate::words::{count, list};
-use k8s_openapi::api::core::v1::{LimitRange, LimitRangeItem, Namespace, ResourceQuota};
+use k8s_openapi::api::core::v1::{LimitRange, LimitRangeItem, Namespace};
 use kube::ResourceExt;
 use placement::config::Config;
 use placement::cross_namespace_quota;

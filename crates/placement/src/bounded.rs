@@ -29,7 +29,7 @@ pub enum Fields {
     Object(&'static [(&'static str, Fields)]),
     /// A list.
     List(&'static Fields),
-    /// A list of which only the entries that match are kept. Other entries do not count.
+    /// A list. Only the entries that match are kept and counted.
     Matching(&'static Fields, fn(&Value) -> bool),
     /// A value of any form.
     Any,
@@ -53,7 +53,7 @@ impl Fields {
         self.decode_within(BYTES, from)
     }
 
-    /// Decodes these fields of a document, of which at most this many bytes of JSON are kept.
+    /// Decodes these fields of a document, and keeps at most this many bytes of JSON.
     ///
     /// # Errors
     /// As for [`Fields::decode`].

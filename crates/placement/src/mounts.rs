@@ -152,7 +152,7 @@ fn of_template(template: &PodTemplate) -> Option<NodeSelector> {
     affinity.required_during_scheduling_ignored_during_execution
 }
 
-/// Restricts the nodes to those that can use this volume as well. Returns `false`, and changes nothing, if no node can.
+/// Restricts the nodes to nodes that can use this volume as well. Returns `false` without a change if there is no such node.
 fn narrow(nodes: &mut Option<NodeSelector>, volume: Option<&NodeSelector>) -> bool {
     let Some(volume) = volume else {
         return true;

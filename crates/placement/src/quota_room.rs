@@ -1,7 +1,7 @@
 //! Whether the end of a placeholder makes room in a quota for a pod of a task that the quota rejected.
 //!
 //! The placeholder counts as one pod, and with its own requests. A quota that lacks another resource, or more of a resource than the
-//! placeholder requests, has no room after the end of the placeholder either: the run would give up the protection of its node in vain.
+//! placeholder requests, has no room after the end of the placeholder either, so the placeholder stays and protects the node.
 
 use crate::messages;
 use crate::placeholder::spec::Spec;

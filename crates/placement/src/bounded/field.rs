@@ -27,7 +27,7 @@ impl<'a> Field<'a> {
         value
     }
 
-    /// A list of which the entries that match are kept.
+    /// A list with the entries that match.
     fn list<'de, A: SeqAccess<'de>>(
         self,
         mut list: A,

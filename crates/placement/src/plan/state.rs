@@ -152,8 +152,8 @@ pub(super) fn enrolment(observed: &Observation, chosen: Strategy) -> Enrolment {
     }
 }
 
-/// The quota because of which the run can be isolated only within its namespace. A run with a placeholder, and a run that may have
-/// pods, keeps its isolation.
+/// The quota that restricts the isolation of the run to its namespace. A run with a placeholder, and a run that may have pods, keeps
+/// its isolation.
 fn limiting_quota(observed: &Observation, Enrolment { strategy, isolation }: Enrolment) -> Option<&str> {
     let quota = observed.cross_namespace_quota.as_deref()?;
     let has_placeholder = observed.statefulset.as_ref().is_some_and(|it| it.owned);
@@ -209,7 +209,7 @@ impl Observation {
         enrolment(self, chosen)
     }
 
-    /// The quota because of which the run will be isolated only within its namespace.
+    /// The quota that restricts the isolation of the run to its namespace.
     pub(crate) fn limiting_quota(&self) -> Option<&str> {
         let chosen = chosen_strategy(self).unwrap_or(self.config.default_strategy);
         limiting_quota(self, resolved(self, chosen))

@@ -336,7 +336,7 @@ fn unfinished(addresses: &Addresses) -> Box<Tls> {
     stream
 }
 
-/// A review of an object of which one field has the size that the API server accepts. A tree of all values of the object would take a
+/// A review of an object. One field of the object has the size that the API server accepts. A tree of all values of the object would take a
 /// hundred times this size: `{"":0}` has 7 bytes with its comma, and its map takes 672 bytes.
 fn bloated(field: &str) -> String {
     let entries = vec![r#"{"":0}"#; OBJECT / 7].join(",");

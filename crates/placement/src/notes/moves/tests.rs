@@ -206,3 +206,31 @@ fn the_time_left_of_a_timeout_is_in_whole_seconds_and_never_negative() {
     );
     all(&left(-5_000), &[": 0s left"]);
 }
+
+#[test]
+fn each_note_about_a_pod_that_waits_has_the_taskrun_of_the_pod() {
+    use crate::notes::waiting_task_run;
+    use crate::plan::{Decision, Wait};
+    let mut observed = on_node();
+    observed.waiting[0].task_run = Some("large".into());
+    let (cause, pod) = (MoveCause::TaskDoesNotFit, || "large-pod".to_owned());
+    let tasks = |pod| Wait::Tasks { cause, pod, live: 1 };
+    let volume = Wait::Volume {
+        cause,
+        pod: Some(pod()),
+        claim: "data".into(),
+    };
+    let fit = Wait::Fit {
+        pod: pod(),
+        requests: cpu("12"),
+        message: "0/1".into(),
+        largest: None,
+    };
+    let found = |wait, reason| waiting_task_run(&observed, &Decision::Wait(wait), reason);
+    assert_eq!(found(tasks(Some(pod())), Reason::WaitingForRoom), Some("large"));
+    assert_eq!(found(volume, Reason::NodeUnfit), Some("large"));
+    assert_eq!(found(fit, Reason::NoNodeFits), Some("large"));
+    assert_eq!(found(tasks(Some(pod())), Reason::FieldIgnored), None);
+    assert_eq!(found(tasks(Some("other".into())), Reason::WaitingForRoom), None);
+    assert_eq!(found(tasks(None), Reason::NodeUnfit), None);
+}

@@ -11,9 +11,11 @@ mod signing;
 mod statements;
 mod version;
 
-pub(crate) use files::{CHECKSUMS, IMAGE_ARCHIVE, IMAGE_REFERENCE, MANIFESTS, POLICIES, PROVENANCE, digests};
+pub(crate) use files::{
+    CHECKSUMS, IMAGE_ARCHIVE, IMAGE_REFERENCE, MANIFESTS, POLICIES, PROVENANCE, bundle_of, digests,
+};
 pub(crate) use person::Person;
-pub(crate) use signing::{Signer, Verifier, bundle_of};
+pub(crate) use signing::{Signer, Verifier};
 pub(crate) use version::Version;
 
 use crate::args::ReleaseArgs;

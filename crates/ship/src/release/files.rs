@@ -1,6 +1,6 @@
 //! The files of a release, in memory until all of them are complete.
 
-use super::{Error, bundle_of};
+use super::Error;
 use crate::image::hex;
 use std::collections::BTreeMap;
 use std::io;
@@ -18,6 +18,11 @@ pub(crate) const IMAGE_ARCHIVE: &str = "pod-affinity-image.tar";
 pub(crate) const CHECKSUMS: &str = "checksums.txt";
 /// The SLSA provenance of all other files and the image.
 pub(crate) const PROVENANCE: &str = "provenance.intoto.json";
+
+/// The file with the signature of another file.
+pub(crate) fn bundle_of(file: &str) -> String {
+    format!("{file}.sigstore.json")
+}
 
 /// Contents by file name.
 #[derive(Clone, Debug, Default)]

@@ -1,7 +1,7 @@
 //! Signatures by cosign with a key, without a transparency log: a log needs access to the internet and publishes the name of each
 //! file.
 
-use super::{CHECKSUMS, PROVENANCE};
+use super::{CHECKSUMS, PROVENANCE, bundle_of};
 use crate::tool::{Error, Scratch, Tool};
 use std::io;
 use std::path::Path;
@@ -11,11 +11,6 @@ const OFFLINE: [&str; 3] = ["--tlog-upload=false", "--use-signing-config=false",
 /// There is no entry in a transparency log that a verification could check.
 const WITHOUT_LOG: &str = "--insecure-ignore-tlog=true";
 const SLSA: &str = "slsaprovenance1";
-
-/// The file with the signature of another file.
-pub(crate) fn bundle_of(file: &str) -> String {
-    format!("{file}.sigstore.json")
-}
 
 /// cosign with a private key.
 #[derive(Debug)]

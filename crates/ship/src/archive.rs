@@ -27,7 +27,7 @@ pub(crate) enum Error {
 
 /// Writes the layout into a folder, and overwrites the files of an earlier image.
 pub(crate) fn write_layout(folder: &Path, image: &Image, names: &[String]) -> Result<(), Error> {
-    for (path, bytes) in layout(&image.manifest, &image.blobs(), names)? {
+    for (path, bytes) in layout(image, names)? {
         write(&folder.join(path), &bytes)?;
     }
     Ok(())
@@ -35,17 +35,10 @@ pub(crate) fn write_layout(folder: &Path, image: &Image, names: &[String]) -> Re
 
 /// Writes the archive.
 pub(crate) fn write_tarball(path: &Path, image: &Image, names: &[String]) -> Result<(), Error> {
-    let mut files = layout(&image.manifest, &image.blobs(), names)?;
+    let mut files = layout(image, names)?;
     files.push(("manifest.json".to_owned(), docker_contents(image, names)?));
     let bytes = tarball(&files).map_err(unwritable(path))?;
     write(path, &bytes)
-}
-
-/// The archive of an index with its images, without Docker's manifest, which has no platforms.
-pub(crate) fn bundle(index: &Blob, images: &[Image], names: &[String]) -> Result<Vec<u8>, Error> {
-    let blobs: Vec<&Blob> = images.iter().flat_map(Image::blobs).chain([index]).collect();
-    let files = layout(index, &blobs, names)?;
-    tarball(&files).map_err(unwritable(Path::new("the archive")))
 }
 
 /// Writes a file, and creates its parent folders.
@@ -60,8 +53,7 @@ fn unwritable(path: &Path) -> impl FnOnce(io::Error) -> Error {
     move |source| Error::Write { path, source }
 }
 
-/// The layout of an image or an index, and of everything to which it refers.
-fn layout(top: &Blob, blobs: &[&Blob], names: &[String]) -> Result<Vec<File>, Error> {
+fn layout(image: &Image, names: &[String]) -> Result<Vec<File>, Error> {
     let version: OciLayout = OciLayoutBuilder::default()
         .image_layout_version("1.0.0")
         .build()?;
@@ -69,16 +61,16 @@ fn layout(top: &Blob, blobs: &[&Blob], names: &[String]) -> Result<Vec<File>, Er
         ("oci-layout".to_owned(), serde_json::to_vec(&version)?),
         (
             "index.json".to_owned(),
-            Blob::json(MediaType::ImageIndex, &index(top, names)?)?.bytes,
+            Blob::json(MediaType::ImageIndex, &index(image, names)?)?.bytes,
         ),
     ];
-    files.extend(blobs.iter().map(|blob| (path(blob), blob.bytes.clone())));
+    files.extend(image.blobs().map(|blob| (path(blob), blob.bytes.clone())));
     Ok(files)
 }
 
 /// The index, with one entry for each name.
-fn index(top: &Blob, names: &[String]) -> Result<ImageIndex, Error> {
-    let manifests: Result<Vec<Descriptor>, _> = names.iter().map(|name| named(top, name)).collect();
+fn index(image: &Image, names: &[String]) -> Result<ImageIndex, Error> {
+    let manifests: Result<Vec<Descriptor>, _> = names.iter().map(|name| named(image, name)).collect();
     let index = ImageIndexBuilder::default()
         .schema_version(2_u32)
         .media_type(MediaType::ImageIndex)
@@ -87,8 +79,8 @@ fn index(top: &Blob, names: &[String]) -> Result<ImageIndex, Error> {
     Ok(index)
 }
 
-fn named(top: &Blob, name: &str) -> Result<Descriptor, oci_spec::OciSpecError> {
-    let mut descriptor = top.descriptor()?;
+fn named(image: &Image, name: &str) -> Result<Descriptor, oci_spec::OciSpecError> {
+    let mut descriptor = image.manifest.descriptor()?;
     let annotations: HashMap<_, _> = NAMES.map(|key| (key.to_owned(), name.to_owned())).into();
     descriptor.set_annotations(Some(annotations));
     Ok(descriptor)
@@ -150,7 +142,7 @@ mod tests {
 
     #[test]
     fn every_name_is_in_the_index_as_containerd_looks_for_it() {
-        let index = serde_json::to_value(index(&image().manifest, &names()).unwrap()).unwrap();
+        let index = serde_json::to_value(index(&image(), &names()).unwrap()).unwrap();
         for (number, name) in names().iter().enumerate() {
             let annotations = &index["manifests"][number]["annotations"];
             assert_eq!(annotations["io.containerd.image.name"], **name);
@@ -175,7 +167,7 @@ mod tests {
 
     #[test]
     fn the_same_image_gives_the_same_archive() {
-        let files = || layout(&image().manifest, &image().blobs(), &names()).unwrap();
+        let files = || layout(&image(), &names()).unwrap();
         assert_eq!(tarball(&files()).unwrap(), tarball(&files()).unwrap());
     }
 

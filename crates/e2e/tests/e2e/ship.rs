@@ -8,5 +8,4 @@ mod cluster;
 mod image;
 mod pulled;
 mod refused;
-mod release;
 mod setup;

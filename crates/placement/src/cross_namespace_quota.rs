@@ -1,6 +1,7 @@
 //! Quotas with the scope `CrossNamespacePodAffinity`. Such a quota counts the pods that have affinity terms across namespaces, as
 //! the pods of an isolated run have by default.
 
+use crate::quota_room::scopes;
 use crate::resources::Resources;
 use k8s_openapi::api::core::v1::ResourceQuota;
 
@@ -14,17 +15,8 @@ pub fn is_full(quota: &ResourceQuota) -> bool {
 
 /// `Exists` is the only operator that the API server accepts for this scope.
 fn has_scope(quota: &ResourceQuota) -> bool {
-    let Some(spec) = &quota.spec else {
-        return false;
-    };
-    let selector = spec.scope_selector.iter();
-    let selected = selector.flat_map(|selector| selector.match_expressions.iter().flatten());
-    let selected = selected.map(|expression| &expression.scope_name);
-    spec.scopes
-        .iter()
-        .flatten()
-        .chain(selected)
-        .any(|scope| scope == SCOPE)
+    let mut scopes = quota.spec.iter().flat_map(scopes);
+    scopes.any(|scope| scope == SCOPE)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use crate::messages;
 use crate::placeholder::spec::Spec;
 use crate::quantity::Quantity;
 use crate::resources::Resources;
-use k8s_openapi::api::core::v1::{ResourceQuotaSpec, ScopedResourceSelectorRequirement};
+use k8s_openapi::api::core::v1::ResourceQuotaSpec;
 
 /// A TaskRun whose pod a quota rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,12 +51,15 @@ fn freed(resource: &str, placeholder: &Spec) -> Quantity {
 
 /// Whether a quota counts placeholders, by its scopes: a placeholder has requests and no deadline. The priority is that of the run.
 pub fn counts_placeholders(quota: &ResourceQuotaSpec) -> bool {
-    let is_other = |scope: &str| matches!(scope, "Terminating" | "BestEffort");
-    let selector = quota.scope_selector.as_ref();
-    let required = selector.and_then(|selector| selector.match_expressions.as_ref());
-    let is_other_selected = |it: &ScopedResourceSelectorRequirement| is_other(&it.scope_name);
-    let scopes = quota.scopes.iter().flatten();
-    !scopes.map(String::as_str).any(is_other) && !required.into_iter().flatten().any(is_other_selected)
+    !scopes(quota).any(|scope| matches!(scope, "Terminating" | "BestEffort"))
+}
+
+/// The scopes of a quota, in both forms.
+pub(crate) fn scopes(quota: &ResourceQuotaSpec) -> impl Iterator<Item = &str> {
+    let selector = quota.scope_selector.iter();
+    let selected = selector.flat_map(|selector| selector.match_expressions.iter().flatten());
+    let selected = selected.map(|expression| &expression.scope_name);
+    quota.scopes.iter().flatten().chain(selected).map(String::as_str)
 }
 
 #[cfg(test)]

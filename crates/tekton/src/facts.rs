@@ -164,7 +164,7 @@ pub(crate) fn opted_out<'de, D: Deserializer<'de>>(from: D) -> Result<bool, D::E
 /// The fields are kept as JSON: typed values may take forty times as much memory, and few decisions read them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Template {
-    /// The fields; `None` if the template has none of them.
+    /// The fields as JSON; `None` for a template without these fields.
     pub json: Option<Box<str>>,
     /// The name of a field that is ignored, because the field is over a limit.
     pub over_limit: Option<&'static str>,

@@ -6,14 +6,14 @@ use crate::view::{PipelineRun, RunView};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::ResourceQuota;
 use kube::ResourceExt;
-use kube::api::{ListParams, ObjectMeta};
+use kube::api::ListParams;
 use placement::keys;
 use placement::placeholder::spec::Spec;
 use placement::plan::Quota;
 use placement::quota_room::RejectedTask;
 use placement::run::Run;
 use placement::statefulset_quota::{self, OwnedStatefulSet, Places};
-use serde::Deserialize;
+use tekton::tasks::TaskRun;
 
 /// The reason of Tekton's event about a rejected pod, and of the TaskRun's condition.
 pub(super) const REASON: &str = "ExceededResourceQuota";
@@ -79,34 +79,9 @@ pub(super) async fn rejected_tasks(server: &Server, facts: &Facts) -> RequestRes
     Ok(rejected.filter(|task| task.fits_without(&placeholder)).collect())
 }
 
-/// The conditions of a TaskRun.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-struct TaskRun {
-    metadata: ObjectMeta,
-    status: Status,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-struct Status {
-    conditions: Vec<Condition>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-struct Condition {
-    reason: String,
-    message: String,
-}
-
-tekton::read_only!(TaskRun, "taskruns");
-
 fn rejected_task(task: &TaskRun) -> Option<RejectedTask> {
-    let mut conditions = task.status.conditions.iter();
-    let condition = conditions.find(|condition| condition.reason == REASON)?;
     Some(RejectedTask {
         name: task.name_any(),
-        message: condition.message.clone(),
+        message: task.message_with_reason(REASON)?.to_owned(),
     })
 }

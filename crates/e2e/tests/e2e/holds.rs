@@ -5,7 +5,7 @@ use crate::support::controller::{has_group, until_reconciled};
 use crate::support::events::until_event;
 use crate::support::objects::node_of;
 use crate::support::placeholders::{bound_placeholder, placeholder_name, sets, until_no_placeholder};
-use crate::support::runs::{bound_task, create, let_end, let_end_once_bound, nodes_of};
+use crate::support::runs::{bound_task, create, let_end, let_end_once_bound, nodes_of, run_of_custom_task};
 use crate::support::testbeds::{fresh, installed, kill_webhooks, start_controllers, stop_controllers};
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams};
 use kube::{Api, ResourceExt};
@@ -405,7 +405,7 @@ async fn a_release_that_tekton_rejects_is_reported_and_tried_again() {
     bed.until_succeeded(&spec, SOON).await.unwrap();
 }
 
-/// The run that the controller of a custom task creates: with the labels of the custom task, which has those of its run.
+/// Creates the run of the custom task of the root.
 async fn create_run_of_custom_task(bed: &Testbed, root: &DynamicObject) -> RunSpec {
     let client = bed.client().await.unwrap();
     let gvk = GroupVersionKind::gvk("tekton.dev", "v1beta1", "CustomRun");
@@ -418,14 +418,7 @@ async fn create_run_of_custom_task(bed: &Testbed, root: &DynamicObject) -> RunSp
     });
     let custom_run = found.await.unwrap();
     assert_eq!(custom_run.labels()[keys::GROUP], root.uid().unwrap());
-    let mut inner = RunSpec::new("default", "inner")
-        .task("left", &[])
-        .task("right", &[]);
-    inner.manifest["metadata"]["labels"] = json!(custom_run.labels());
-    inner.manifest["metadata"]["ownerReferences"] = json!([{
-        "apiVersion": "tekton.dev/v1beta1", "kind": "CustomRun", "name": custom_run.name_any(), "uid": custom_run.uid(),
-        "controller": true,
-    }]);
+    let inner = run_of_custom_task(&custom_run, "inner");
     create(bed, &inner).await;
     inner
 }

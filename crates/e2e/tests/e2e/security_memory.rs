@@ -12,8 +12,10 @@ use std::time::{Duration, Instant};
 use testbed::runs::RunSpec;
 use testbed::{Part, Testbed, usage};
 
-/// Large runs that are stored when a new leader starts.
-const LARGE_RUNS: usize = 16;
+/// Large runs that are stored when a new leader starts: how many, and the size of the parameter of each. The API server stores at most
+/// 1.5 MB in an object.
+const LARGE_RUNS: (usize, usize) = (16, 1_000_000);
+const MANY_LARGE_RUNS: (usize, usize) = (300, 1_400_000);
 /// The most memory of a controller above its memory without large runs, in bytes.
 const CONTROLLER: u64 = 60_000_000;
 /// The most memory of a webhook, in bytes.
@@ -42,14 +44,14 @@ async fn hold(bed: &Testbed, name: &str) -> Duration {
     since.elapsed()
 }
 
-fn large(namespace: &str, name: &str, template: &Value) -> RunSpec {
+fn large(namespace: &str, name: &str, template: &Value, bytes: usize) -> RunSpec {
     RunSpec::diamond(namespace, name)
         .opted_in("true")
         .ending("hang")
         .spec("taskRunTemplate", json!({"podTemplate": template}))
         .spec(
             "params",
-            json!([{"name": "large", "value": "x".repeat(1_000_000)}]),
+            json!([{"name": "large", "value": "x".repeat(bytes)}]),
         )
 }
 
@@ -64,14 +66,14 @@ fn node_affinity() -> Value {
 }
 
 /// Runs that their user holds: Tekton does not start them, and the controller caches them.
-async fn create_large_runs(client: &Client, namespace: &str) {
-    for number in 0..LARGE_RUNS {
+async fn create_large_runs(client: &Client, namespace: &str, (count, bytes): (usize, usize)) {
+    for number in 0..count {
         let template = if number % 2 == 0 {
             tolerations()
         } else {
             node_affinity()
         };
-        let run = large(namespace, &format!("large-{number}"), &template);
+        let run = large(namespace, &format!("large-{number}"), &template, bytes);
         let run = run.spec("status", json!("PipelineRunPending"));
         run.create(client).await.unwrap();
     }
@@ -79,16 +81,25 @@ async fn create_large_runs(client: &Client, namespace: &str) {
 
 #[e2e_test(webhook)]
 async fn runs_of_the_worst_form_use_little_memory_and_hold_no_other_run_longer() {
+    run_beside(LARGE_RUNS).await;
+}
+
+#[e2e_test(nightly, webhook)]
+async fn hundreds_of_runs_of_the_worst_form_use_little_memory_and_hold_no_other_run_longer() {
+    run_beside(MANY_LARGE_RUNS).await;
+}
+
+async fn run_beside(large_runs: (usize, usize)) {
     let bed = &*fresh(4).await;
     let client = bed.client().await.unwrap();
     let usual = hold(bed, "usual").await;
     let memory = peak(bed, Part::Controller);
     let namespace = bed.namespace("large").await.unwrap();
-    create_large_runs(&client, &namespace).await;
+    create_large_runs(&client, &namespace, large_runs).await;
     stop_controllers(bed);
     start_controllers(bed).await;
     let beside_many = hold(bed, "beside-many").await;
-    let run = large(&namespace, "large", &tolerations());
+    let run = large(&namespace, "large", &tolerations(), large_runs.1);
     run.create(&client).await.unwrap();
     let note = until_event(bed, &run, "FieldIgnored").await;
     assert!(note.contains("the field tolerations"), "{note}");

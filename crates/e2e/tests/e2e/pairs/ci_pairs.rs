@@ -11,7 +11,7 @@ use strum::EnumCount;
 /// Whether Tekton creates assistants, and the properties of the pair.
 type Properties = (bool, Condition, Place, Storage, &'static str);
 
-const CI_PAIRS: [Properties; 31] = [
+const CI_PAIRS: [Properties; 35] = [
     (true, Condition::None, Zone, Storage::WithTheFirstPod, "true"),
     (
         true,
@@ -101,6 +101,16 @@ const CI_PAIRS: [Properties; 31] = [
         Storage::WithTheFirstPod,
         "true",
     ),
+    (
+        false,
+        Condition::AlternatingZones,
+        Anywhere,
+        Storage::None,
+        "true",
+    ),
+    (false, Condition::InvalidTemplate, Anywhere, Storage::None, "true"),
+    (false, Condition::CustomTask, Anywhere, Storage::None, "true"),
+    (false, Condition::TimesOut, Anywhere, Storage::None, "true"),
     (false, Condition::TaskElsewhere, Zone, Storage::None, "true"),
     (false, Condition::Preempted, Anywhere, Storage::None, "true"),
     (
@@ -169,7 +179,7 @@ fn pair((assistants, condition, place, storage, strategy): Properties) -> Pair {
         more: Vec::new(),
         strategy,
         width: condition.widest().min(1),
-        length: 1,
+        length: condition.shortest().max(1),
         lasting: condition.lasting(Duration::from_secs(1)),
         finally: condition == Condition::Fails,
         retries: 1,

@@ -29,6 +29,14 @@ pub(super) enum Condition {
     /// A ServiceAccount without further rights creates the run, with a name that the API server generates.
     MadeByATrigger,
     LargeTasks,
+    /// The tasks require nodes of two zones in turn.
+    AlternatingZones,
+    /// The API server rejects the pods of the run.
+    InvalidTemplate,
+    /// Another controller creates a run for a custom task.
+    CustomTask,
+    /// The timeout of a task is shorter than the task.
+    TimesOut,
     /// A RuntimeClass places one of the tasks on other nodes.
     TaskElsewhere,
     /// Unlabelled pods of another run are on all of the pair's nodes for some seconds.
@@ -46,7 +54,7 @@ pub(super) enum Condition {
 }
 
 impl Condition {
-    pub(super) const ALL: [Self; 31] = [
+    pub(super) const ALL: [Self; 35] = [
         Self::None,
         Self::QuotaOfPods(1),
         Self::QuotaOfPods(2),
@@ -66,6 +74,10 @@ impl Condition {
         Self::LabelledTask,
         Self::MadeByATrigger,
         Self::LargeTasks,
+        Self::AlternatingZones,
+        Self::InvalidTemplate,
+        Self::CustomTask,
+        Self::TimesOut,
         Self::TaskElsewhere,
         Self::NodeTaken,
         Self::Preempted,
@@ -104,7 +116,10 @@ impl Condition {
 
     /// The tasks cannot be on one node at the same time.
     pub(super) fn is_apart(self) -> bool {
-        matches!(self, Self::LargeTasks | Self::TaskElsewhere)
+        matches!(
+            self,
+            Self::LargeTasks | Self::TaskElsewhere | Self::AlternatingZones
+        )
     }
 
     /// The run loses its first node.
@@ -115,7 +130,7 @@ impl Condition {
 
     /// The tasks cannot all be on the first node.
     pub(super) fn moves(self) -> bool {
-        self == Self::TaskElsewhere || self.loses_its_node()
+        matches!(self, Self::TaskElsewhere | Self::AlternatingZones) || self.loses_its_node()
     }
 
     /// Most moves of the run: a task that needs other nodes may be followed by a task that cannot be there.
@@ -131,6 +146,11 @@ impl Condition {
         matches!(self, Self::CordonedBetween | Self::NodeDiesBetween)
     }
 
+    /// Tekton creates a CustomRun for the task between the first and the second one, and the test ends the CustomRun.
+    pub(super) fn has_custom_task(self) -> bool {
+        self == Self::CustomTask || self.has_gap()
+    }
+
     /// The pair has nodes of its own, so that no other pair is disrupted.
     pub(super) fn has_nodes(self) -> bool {
         self == Self::NodeTaken || self.loses_its_node()
@@ -140,7 +160,11 @@ impl Condition {
     /// label.
     pub(super) fn goes_with_volumes(self) -> bool {
         let dies = matches!(self, Self::NodeDies | Self::NodeReturns) || self.has_gap();
-        !(dies || self.has_namespace() || self == Self::NoSuchAccount)
+        let other = matches!(
+            self,
+            Self::NoSuchAccount | Self::InvalidTemplate | Self::AlternatingZones
+        );
+        !(dies || self.has_namespace() || other)
     }
 
     /// The drawn place, or another place that can be combined with this condition.
@@ -150,6 +174,8 @@ impl Condition {
             (Self::TaskElsewhere, _) => Place::Zone,
             // No other place has so many nodes.
             (Self::Crowd, _) => Place::Anywhere,
+            // The tasks or the run of the custom task have templates of their own.
+            (Self::AlternatingZones | Self::CustomTask, _) => Place::Anywhere,
             // Tasks of this place request more than the quota allows, and a pair's own nodes are not busy.
             (_, Place::Busy) if self == Self::QuotaOfCpu || self.has_nodes() => Place::Anywhere,
             (_, drawn) => drawn,
@@ -161,19 +187,23 @@ impl Condition {
         match self {
             Self::QuotaOfPods(1) | Self::Crowd => 0,
             Self::QuotaOfPods(2) | Self::QuotaOfCpu => 1,
+            Self::AlternatingZones => 0,
             _ if self.has_gap() => 0,
             _ => usize::MAX,
         }
     }
 
     pub(super) fn shortest(self) -> usize {
-        usize::from(self == Self::TaskElsewhere || self.has_gap())
+        match self {
+            Self::AlternatingZones => 2,
+            _ => usize::from(self == Self::TaskElsewhere || self.has_custom_task()),
+        }
     }
 
-    /// The duration of a task. The task must be running when its node is disrupted.
+    /// The duration of a task. The task must be running when its node is disrupted or its timeout ends.
     pub(super) fn lasting(self, drawn: Duration) -> Duration {
         match self {
-            Self::NodeDies | Self::NodeReturns | Self::Preempted => Duration::from_secs(3),
+            Self::NodeDies | Self::NodeReturns | Self::Preempted | Self::TimesOut => Duration::from_secs(3),
             _ => drawn,
         }
     }

@@ -7,15 +7,16 @@ use crate::support::SOON;
 use crate::support::kubectl::kubectl;
 use crate::support::objects::{cordon, uncordon};
 use crate::support::placeholders::{placeholder_name, pods};
-use crate::support::runs::create;
+use crate::support::runs::{create, run_of_custom_task};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::GroupVersionKind;
+use kube::{Client, ResourceExt};
 use placement::keys;
 use serde_json::json;
 use std::time::Duration;
-use testbed::runs::{self, RunSpec};
+use testbed::runs::{self, RunSpec, State};
 use testbed::{Result, Testbed};
 
 /// How long an unreachable node stays away, and how long a cordoned node stays cordoned.
@@ -53,6 +54,7 @@ pub(super) async fn disrupt(
             bed.recover_node(&node).await
         }
         Condition::CordonedBetween | Condition::NodeDiesBetween => in_the_gap(bed, pair, run).await,
+        Condition::CustomTask => execute_custom_task(bed, run).await,
         Condition::Preempted => preempt(bed, run).await,
         Condition::PlaceholderDeleted if variant == Variant::Labelled => {
             first_node(bed, run).await?;
@@ -79,15 +81,7 @@ async fn first_node(bed: &Testbed, run: &RunSpec) -> Result<String> {
 
 /// Waits until the first task has ended, disrupts the node, and lets the second task begin.
 async fn in_the_gap(bed: &Testbed, pair: &Pair, run: &RunSpec) -> Result<()> {
-    let kind = GroupVersionKind::gvk("tekton.dev", "v1beta1", "CustomRun");
-    let client = bed.client().await?;
-    let gaps: Api<DynamicObject> =
-        Api::namespaced_with(client, run.namespace(), &ApiResource::from_gvk(&kind));
-    let name = format!("{}-{GAP}", run.name());
-    bed.until(format!("{name} to begin"), SOON, async || {
-        gaps.get(&name).await.map(drop).map_err(|error| error.to_string())
-    })
-    .await?;
+    let gap = custom_run(bed, run).await?;
     let node = first_node(bed, run).await?;
     if pair.condition == Condition::CordonedBetween {
         cordon(bed, &node).await;
@@ -95,11 +89,42 @@ async fn in_the_gap(bed: &Testbed, pair: &Pair, run: &RunSpec) -> Result<()> {
         bed.fail_node(&node).await?;
     }
     until_unfit(bed, &node).await?;
+    end_custom_run(bed, &gap, true).await
+}
+
+/// Creates a run for the custom task of this run, as the controllers of such tasks do, and ends the custom task with the run.
+async fn execute_custom_task(bed: &Testbed, run: &RunSpec) -> Result<()> {
+    let custom_run = custom_run(bed, run).await?;
+    let inner = run_of_custom_task(&custom_run, &format!("{}-inner", run.name()));
+    create(bed, &inner).await;
+    let is_over = |run: &DynamicObject| runs::state(run).is_over();
+    let inner = bed.until_run(&inner, "to end", SOON, is_over).await?;
+    end_custom_run(bed, &custom_run, runs::state(&inner) == State::Succeeded).await
+}
+
+fn custom_runs(client: Client, namespace: &str) -> Api<DynamicObject> {
+    let kind = GroupVersionKind::gvk("tekton.dev", "v1beta1", "CustomRun");
+    Api::namespaced_with(client, namespace, &ApiResource::from_gvk(&kind))
+}
+
+/// Waits until Tekton has created the CustomRun of the run.
+async fn custom_run(bed: &Testbed, run: &RunSpec) -> Result<DynamicObject> {
+    let custom_runs = custom_runs(bed.client().await?, run.namespace());
+    let name = format!("{}-{GAP}", run.name());
+    bed.until(format!("{name} to begin"), SOON, async || {
+        custom_runs.get(&name).await.map_err(|error| error.to_string())
+    })
+    .await
+}
+
+async fn end_custom_run(bed: &Testbed, custom_run: &DynamicObject, succeeded: bool) -> Result<()> {
+    let status = if succeeded { "True" } else { "False" };
     let now = Timestamp::now().to_string();
-    let over = json!({"type": "Succeeded", "status": "True", "reason": "Over", "lastTransitionTime": now});
-    let done = json!({"status": {"conditions": [over]}});
-    let params = PatchParams::default();
-    gaps.patch_status(&name, &params, &Patch::Merge(done))
+    let over = json!({"type": "Succeeded", "status": status, "reason": "Over", "lastTransitionTime": now});
+    let done = Patch::Merge(json!({"status": {"conditions": [over]}}));
+    let namespace = custom_run.namespace().unwrap_or_default();
+    custom_runs(bed.client().await?, &namespace)
+        .patch_status(&custom_run.name_any(), &PatchParams::default(), &done)
         .await
         .unwrap();
     Ok(())

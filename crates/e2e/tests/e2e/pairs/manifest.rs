@@ -2,7 +2,7 @@
 
 use super::condition::Condition;
 use super::pair::{Pair, Storage, Variant};
-use super::place::ZONE;
+use super::place::{Place, ZONE};
 use crate::support::fake_csi::{IMMEDIATE, WITH_THE_FIRST_POD};
 use crate::support::pvcs::with_workspace_of;
 use placement::keys;
@@ -16,7 +16,7 @@ pub(super) const GAP: &str = "gap";
 /// The app to which runs have affinity or anti-affinity.
 pub(super) const DATABASE: &str = "database";
 const SIDES: [&str; 3] = ["left", "middle", "right"];
-/// The tasks in the order in which they get the volumes of their run.
+/// The tasks in the order in which they get the volumes or the zones of their run.
 const MOUNTING: [&str; 6] = ["first", "second", "third", "left", "middle", "right"];
 
 /// The run, and the runs of its namespace that are created together with it.
@@ -52,12 +52,19 @@ fn with_tasks(pair: &Pair, mut run: RunSpec) -> RunSpec {
     for side in SIDES.into_iter().take(pair.width) {
         run = run.sized_task(side, &["first"], &size);
     }
-    let before = if pair.condition.has_gap() { GAP } else { "first" };
+    let before = if pair.condition.has_custom_task() {
+        GAP
+    } else {
+        "first"
+    };
     for (before, name) in [(before, "second"), ("second", "third")]
         .into_iter()
         .take(pair.length)
     {
         run = run.sized_task(name, &[before], &size);
+    }
+    if pair.condition == Condition::TimesOut {
+        run = run.task_field("timeout", json!("1s"));
     }
     if pair.finally {
         run = run.finally("last");
@@ -123,11 +130,19 @@ fn special(pair: &Pair, run: RunSpec) -> RunSpec {
             let second = json!({"pipelineTaskName": "second", "podTemplate": elsewhere});
             run.spec("taskRunSpecs", json!([second]))
         }
+        Condition::AlternatingZones => run.spec("taskRunSpecs", alternating(pair.length)),
         Condition::FailsOnce => run.ending("fail-once"),
         Condition::Fails => run.ending("fail"),
-        _ if pair.condition.has_gap() => with_gap(run),
+        _ if pair.condition.has_custom_task() => with_gap(run),
         _ => run,
     }
+}
+
+/// The first task requires a node of one zone, the second a node of the other, and so on.
+fn alternating(length: usize) -> Value {
+    let zones = [Place::Anywhere, Place::Zone].map(Place::zone);
+    let spec = |(number, task)| json!({"pipelineTaskName": task, "podTemplate": {"nodeSelector": {ZONE: zones[number % 2]}}});
+    MOUNTING.iter().take(1 + length).enumerate().map(spec).collect()
 }
 
 /// Tekton creates a CustomRun for the task, and waits until another controller, here the test, ends it.
@@ -163,6 +178,9 @@ fn template(pair: &Pair, variant: Variant) -> Value {
     }
     if pair.condition.has_nodes() {
         template["nodeSelector"][OWNER] = json!(name);
+    }
+    if pair.condition == Condition::InvalidTemplate {
+        template["nodeSelector"]["pool"] = json!("not valid!");
     }
     if let Some(affinity) = affinity(pair) {
         template["affinity"] = affinity;

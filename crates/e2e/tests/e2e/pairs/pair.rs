@@ -207,12 +207,13 @@ impl Pair {
         self.condition.is_apart() || !self.more.is_empty()
     }
 
-    /// Most moves of the run. With several volumes, each task may need a move.
+    /// Most moves of the run. With several volumes or zones, each task may need a move.
     pub(super) fn most_moves(&self) -> i64 {
-        if self.more.is_empty() {
-            self.condition.most_moves()
-        } else {
-            i64::try_from(1 + self.width + self.length).unwrap()
+        let each = 1 + self.width + self.length;
+        match self.condition {
+            Condition::AlternatingZones => i64::try_from(each).unwrap(),
+            _ if !self.more.is_empty() => i64::try_from(each).unwrap(),
+            condition => condition.most_moves(),
         }
     }
 

@@ -21,6 +21,8 @@ const BACKOFF: i64 = 10;
 /// Duration of a move: a pod may be unschedulable for `move-after`, 10 s by default, and the scheduler tries the pod again
 /// afterwards. The pause before the second move is as long, and twice as long before the third move.
 const MOVE: i64 = 15;
+/// Duration of a move without patience: the node of the run cannot become fit for the waiting pod.
+const MOVE_AT_ONCE: i64 = 3;
 /// A scheduler before 1.36 does not retry a pod whose labels were changed. The placeholder requeues the pod after this time.
 const REQUEUE: i64 = 15;
 /// Duration after a quota rejected a task's pod: the placeholder is deleted at once, and Tekton is told to try again. The
@@ -140,6 +142,7 @@ impl Circumstances {
             + match pair.condition {
                 Condition::LargeTasks | Condition::TaskElsewhere => moves * MOVE + one_after_another(pair),
                 Condition::Preempted => moves * MOVE,
+                Condition::AlternatingZones => moves * MOVE_AT_ONCE,
                 Condition::NodeDies => POD_DELETION,
                 _ if !pair.more.is_empty() => moves * MOVE + pauses(moves) + one_after_another(pair),
                 _ if pair.condition.has_quota_of_pods() => labelled.refused * ROOM,

@@ -49,10 +49,7 @@ fn large(namespace: &str, name: &str, template: &Value, bytes: usize) -> RunSpec
         .opted_in("true")
         .ending("hang")
         .spec("taskRunTemplate", json!({"podTemplate": template}))
-        .spec(
-            "params",
-            json!([{"name": "large", "value": "x".repeat(bytes)}]),
-        )
+        .spec("params", json!([{"name": "large", "value": "x".repeat(bytes)}]))
 }
 
 /// The API server itself uses gigabytes for more tolerations. No node has the label, so the run stays held, and Tekton creates no pod.

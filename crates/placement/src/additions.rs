@@ -1,5 +1,5 @@
 //! What the configuration adds to placeholders for the policies and reports of a cluster: labels, annotations, labels
-//! that are copied from the run, pull secrets.
+//! that are copied from the run, pull secrets, a node selector, tolerations.
 //!
 //! An addition must not change which pods the selectors of Tekton, Kueue or pod-affinity match, so keys of their
 //! domains are rejected.
@@ -7,12 +7,16 @@
 use crate::keys;
 use crate::label_syntax::{is_domain, is_key, is_label_value};
 use crate::text::quoted;
+use k8s_openapi::api::core::v1::Toleration;
 use std::collections::{BTreeMap, BTreeSet};
 use thiserror::Error;
 
 /// The limit in bytes of one setting. Each setting becomes part of every placeholder, and the size of an object is
 /// limited.
 const LONGEST: usize = 16 << 10;
+
+/// The effects of a taint.
+const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
 /// Keys of labels and annotations that every placeholder has.
 const PLACEHOLDER_KEYS: [&str; 5] = [
@@ -79,6 +83,12 @@ pub enum BadAddition {
         "{0:?} is not a valid name of a Secret; use lowercase letters, digits, dots and dashes, such as registry"
     )]
     Secret(String),
+    /// The text is not a toleration.
+    #[error(
+        "{0:?} is not a toleration; use key=value:effect, key:effect (any value) or key (any value and effect), such as \
+         dedicated=ci:NoSchedule; the effects are {effects}", effects = EFFECTS.join(", ")
+    )]
+    Toleration(String),
     /// The setting is longer than the limit.
     #[error("the value has {0} bytes; use at most {LONGEST}")]
     TooLong(usize),
@@ -86,7 +96,42 @@ pub enum BadAddition {
 
 /// Reads `key=value` pairs, separated by commas or line breaks.
 pub fn labels(text: &str) -> Result<BTreeMap<String, String>, BadAddition> {
-    let labels = pairs(text, &[',', '\n'])?;
+    label_values(pairs(text, &[',', '\n'], check_key)?)
+}
+
+/// Reads labels of nodes as `key=value` pairs, separated by commas or line breaks.
+pub fn node_selector(text: &str) -> Result<BTreeMap<String, String>, BadAddition> {
+    label_values(pairs(text, &[',', '\n'], check_syntax)?)
+}
+
+/// Reads tolerations of the form `key=value:effect`, separated by commas or line breaks. The value and the effect are optional.
+pub fn tolerations(text: &str) -> Result<Vec<Toleration>, BadAddition> {
+    let all = entries(text, &[',', '\n'])?;
+    all.map(|entry| toleration(entry).ok_or_else(|| BadAddition::Toleration(quoted(entry).into_owned())))
+        .collect()
+}
+
+fn toleration(text: &str) -> Option<Toleration> {
+    let (taint, effect) = match text.split_once(':') {
+        Some((taint, effect)) => (taint, Some(effect)),
+        None => (text, None),
+    };
+    let (key, value) = match taint.split_once('=') {
+        Some((key, value)) => (key, Some(value)),
+        None => (taint, None),
+    };
+    let is_valid =
+        is_key(key) && value.is_none_or(is_label_value) && effect.is_none_or(|it| EFFECTS.contains(&it));
+    is_valid.then(|| Toleration {
+        key: Some(key.to_owned()),
+        operator: Some(if value.is_some() { "Equal" } else { "Exists" }.to_owned()),
+        value: value.map(str::to_owned),
+        effect: effect.map(str::to_owned),
+        toleration_seconds: None,
+    })
+}
+
+fn label_values(labels: BTreeMap<String, String>) -> Result<BTreeMap<String, String>, BadAddition> {
     match labels.iter().find(|(_, value)| !is_label_value(value)) {
         Some((key, value)) => Err(BadAddition::Value {
             key: key.clone(),
@@ -98,7 +143,7 @@ pub fn labels(text: &str) -> Result<BTreeMap<String, String>, BadAddition> {
 
 /// Reads `key=value` pairs, one per line, because a value may contain commas.
 pub fn annotations(text: &str) -> Result<BTreeMap<String, String>, BadAddition> {
-    pairs(text, &['\n'])
+    pairs(text, &['\n'], check_key)
 }
 
 /// Reads keys of labels, separated by commas or line breaks.
@@ -115,14 +160,18 @@ pub fn pull_secrets(text: &str) -> Result<BTreeSet<String>, BadAddition> {
     })
 }
 
-fn pairs(text: &str, separators: &[char]) -> Result<BTreeMap<String, String>, BadAddition> {
+fn pairs(
+    text: &str,
+    separators: &[char],
+    check: fn(&str) -> Result<(), BadAddition>,
+) -> Result<BTreeMap<String, String>, BadAddition> {
     let mut pairs = BTreeMap::new();
     for entry in entries(text, separators)? {
         let (key, value) = entry
             .split_once('=')
             .ok_or_else(|| BadAddition::Pair(quoted(entry).into_owned()))?;
         let (key, value) = (key.trim(), value.trim());
-        check_key(key)?;
+        check(key)?;
         if pairs.insert(key.to_owned(), value.to_owned()).is_some() {
             return Err(BadAddition::Duplicate(key.to_owned()));
         }
@@ -147,10 +196,14 @@ fn entries<'a>(text: &'a str, separators: &'a [char]) -> Result<impl Iterator<It
     Ok(entries.filter(|entry| !entry.is_empty()))
 }
 
+fn check_syntax(key: &str) -> Result<(), BadAddition> {
+    is_key(key)
+        .then_some(())
+        .ok_or_else(|| BadAddition::Key(quoted(key).into_owned()))
+}
+
 fn check_key(key: &str) -> Result<(), BadAddition> {
-    if !is_key(key) {
-        return Err(BadAddition::Key(quoted(key).into_owned()));
-    }
+    check_syntax(key)?;
     reason_if_reserved(key).map_or(Ok(()), |reason| {
         Err(BadAddition::Reserved {
             key: key.to_owned(),

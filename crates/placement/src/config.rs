@@ -4,6 +4,7 @@ use crate::additions::{self, BadAddition};
 use crate::reserve::{self, BadReserve, Reserve, ReserveSetting};
 use crate::strategy::{Isolation, Strategy, UnknownName, unknown};
 use jiff::SignedDuration;
+use k8s_openapi::api::core::v1::Toleration;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use strum::{EnumString, VariantNames};
@@ -38,6 +39,10 @@ pub struct Config {
     pub placeholder_annotations: BTreeMap<String, String>,
     /// `placeholder-image-pull-secrets`: names of Secrets in the run's namespace.
     pub placeholder_image_pull_secrets: BTreeSet<String>,
+    /// `placeholder-node-selector`: labels of nodes. The run's podTemplate overrides a key.
+    pub placeholder_node_selector: BTreeMap<String, String>,
+    /// `placeholder-tolerations`, in addition to those of the run's podTemplate.
+    pub placeholder_tolerations: Vec<Toleration>,
     /// `release-when`.
     pub release_when: ReleaseWhen,
     /// `hold-deadline`.
@@ -93,6 +98,8 @@ impl Default for Config {
             placeholder_copied_labels: BTreeSet::new(),
             placeholder_annotations: BTreeMap::new(),
             placeholder_image_pull_secrets: BTreeSet::new(),
+            placeholder_node_selector: BTreeMap::new(),
+            placeholder_tolerations: Vec::new(),
             release_when: ReleaseWhen::Scheduled,
             hold_deadline: Duration::from_mins(10),
             move_after: Some(Self::MOVE_AFTER),
@@ -117,6 +124,8 @@ impl Config {
         "placeholder-copied-labels",
         "placeholder-annotations",
         "placeholder-image-pull-secrets",
+        "placeholder-node-selector",
+        "placeholder-tolerations",
         "release-when",
         "hold-deadline",
         "move-after",
@@ -168,6 +177,8 @@ impl Config {
             "placeholder-image-pull-secrets" => {
                 self.placeholder_image_pull_secrets = additions::pull_secrets(value)?;
             }
+            "placeholder-node-selector" => self.placeholder_node_selector = additions::node_selector(value)?,
+            "placeholder-tolerations" => self.placeholder_tolerations = additions::tolerations(value)?,
             "release-when" => self.release_when = value.parse()?,
             "hold-deadline" => self.hold_deadline = duration(value)?,
             "move-after" => self.move_after = duration_or_never(value)?,

@@ -137,8 +137,8 @@ fn pod_spec(run: &Run, enrolment: Enrolment, size: &size::Size, config: &Config,
         affinity: Some(affinity::build(run, enrolment)),
         containers: vec![container(size, image)],
         volumes: non_empty(volumes(&run.claims)),
-        node_selector: (!template.node_selector.is_empty()).then(|| template.node_selector.clone()),
-        tolerations: non_empty(template.tolerations.clone()),
+        node_selector: Some(node_selector(template, config)).filter(|selector| !selector.is_empty()),
+        tolerations: non_empty(tolerations_with(run, &config.placeholder_tolerations)),
         scheduler_name: template.scheduler_name.clone(),
         priority_class_name: template.priority_class_name.clone(),
         runtime_class_name: template.runtime_class_name.clone(),
@@ -168,6 +168,13 @@ const COPIED: [&str; 8] = [
 pub fn is_copied(field: &str) -> bool {
     let field = field.strip_prefix("spec.template.spec.");
     field.is_some_and(|field| COPIED.iter().any(|copied| field.starts_with(copied)))
+}
+
+/// Labels that the run's podTemplate requires replace configured labels.
+fn node_selector(template: &PodTemplate, config: &Config) -> Strings {
+    let mut selector = config.placeholder_node_selector.clone();
+    selector.extend(template.node_selector.clone());
+    selector
 }
 
 /// Without duplicates: server-side apply rejects a list that has the same name twice.
@@ -234,10 +241,10 @@ fn volume_name(index: usize) -> String {
     format!("workspace-{index}")
 }
 
-/// The tolerations of the run's pod template, and those of this pod.
-pub(crate) fn tolerations_with(run: &Run, pod: &[Toleration]) -> Vec<Toleration> {
+/// The tolerations of the run's pod template, and the others.
+pub(crate) fn tolerations_with(run: &Run, others: &[Toleration]) -> Vec<Toleration> {
     let mut tolerations = run.template.tolerations.clone();
-    let others = pod.iter().filter(|it| !run.template.tolerations.contains(it));
+    let others = others.iter().filter(|it| !run.template.tolerations.contains(it));
     tolerations.extend(others.cloned());
     tolerations
 }

@@ -48,6 +48,40 @@ fn lists_of_copied_labels_and_pull_secrets_may_repeat_an_entry() {
 }
 
 #[test]
+fn a_toleration_has_a_key_and_perhaps_a_value_and_an_effect() {
+    let read = |text| {
+        let all = tolerations(text).unwrap().into_iter();
+        let parts = all.map(|it| (it.key.unwrap(), it.operator.unwrap(), it.value, it.effect));
+        parts.collect::<Vec<_>>()
+    };
+    let some = |text: &str| Some(text.to_owned());
+    let expected = [
+        (
+            "dedicated".to_owned(),
+            "Equal".to_owned(),
+            some("ci"),
+            some("NoSchedule"),
+        ),
+        ("spot".to_owned(), "Exists".to_owned(), None, some("NoExecute")),
+        ("example.com/gpu".to_owned(), "Exists".to_owned(), None, None),
+    ];
+    assert_eq!(
+        read("dedicated=ci:NoSchedule, spot:NoExecute\nexample.com/gpu"),
+        expected
+    );
+    for text in ["=ci", "a=b:NoShedule", "a:", "a=b c", "a b:NoSchedule"] {
+        assert_eq!(tolerations(text), Err(BadAddition::Toleration(text.to_owned())));
+    }
+}
+
+#[test]
+fn a_node_selector_may_have_keys_of_any_domain() {
+    let expected = strings(&[("pool", "ci"), ("kubernetes.io/arch", "arm64")]);
+    assert_eq!(node_selector("pool=ci,kubernetes.io/arch=arm64"), Ok(expected));
+    assert!(node_selector("pool=c i").is_err() && node_selector("po ol=ci").is_err());
+}
+
+#[test]
 fn the_message_about_each_invalid_addition_names_the_key_the_value_and_the_remedy() {
     let mistakes = [
         labels("team: build").unwrap_err(),
@@ -59,6 +93,7 @@ fn the_message_about_each_invalid_addition_names_the_key_the_value_and_the_remed
         copied_labels("tekton.dev/pipeline").unwrap_err(),
         copied_labels("pod-affinity.tekton.dev/group").unwrap_err(),
         pull_secrets("Registry").unwrap_err(),
+        tolerations("dedicated=ci:never").unwrap_err(),
         annotations(&"a".repeat(20_000)).unwrap_err(),
     ];
     insta::assert_snapshot!(mistakes.map(|mistake| mistake.to_string()).join("\n"));

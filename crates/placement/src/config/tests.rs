@@ -40,6 +40,8 @@ fn every_key_sets_its_field() {
         ("placeholder-copied-labels", "team"),
         ("placeholder-annotations", "example.com/why=keeps a node"),
         ("placeholder-image-pull-secrets", "mirror"),
+        ("placeholder-node-selector", "pool=ci"),
+        ("placeholder-tolerations", "dedicated=ci:NoSchedule"),
         ("release-when", "created"),
         ("hold-deadline", "1h30m"),
         ("move-after", "90s"),
@@ -58,6 +60,8 @@ fn every_key_sets_its_field() {
         placeholder_copied_labels: additions::copied_labels("team").unwrap(),
         placeholder_annotations: additions::annotations("example.com/why=keeps a node").unwrap(),
         placeholder_image_pull_secrets: additions::pull_secrets("mirror").unwrap(),
+        placeholder_node_selector: additions::node_selector("pool=ci").unwrap(),
+        placeholder_tolerations: additions::tolerations("dedicated=ci:NoSchedule").unwrap(),
         release_when: ReleaseWhen::Created,
         hold_deadline: Duration::from_mins(90),
         move_after: Some(Duration::from_secs(90)),
@@ -98,6 +102,8 @@ fn the_message_about_each_invalid_setting_names_the_key_the_value_and_the_remedy
         ("placeholder-image-pull-secrets", "my_secret"),
         ("placeholder-labels", "team=a b"),
         ("placeholder-memory", "100MB"),
+        ("placeholder-node-selector", "pool"),
+        ("placeholder-tolerations", "dedicated=ci:never"),
         ("release-when", "now"),
     ]);
     insta::assert_snapshot!(mistakes.join("\n"));

@@ -53,6 +53,23 @@ fn a_copied_label_of_the_run_overrides_the_configured_label() {
 }
 
 #[test]
+fn the_configured_node_selector_and_tolerations_are_merged_with_those_of_the_run() {
+    let config = config(&[
+        ("placeholder-node-selector", "pool=ci,disk=none"),
+        ("placeholder-tolerations", "dedicated=ci:NoSchedule"),
+    ]);
+    let of = |config: &Config| made(&[], config)["spec"]["template"]["spec"].clone();
+    let (usual, added) = (of(&Config::default()), of(&config));
+    let mut selector = usual["nodeSelector"].clone();
+    assert_eq!(selector["disk"], "ssd", "the run requires the label");
+    selector["pool"] = json!("ci");
+    assert_eq!(added["nodeSelector"], selector);
+    let mut tolerations = usual["tolerations"].as_array().unwrap().clone();
+    tolerations.push(json!({"key": "dedicated", "operator": "Equal", "value": "ci", "effect": "NoSchedule"}));
+    assert_eq!(added["tolerations"], json!(tolerations));
+}
+
+#[test]
 fn configured_pull_secrets_are_merged_with_the_pull_secrets_of_the_run() {
     let secrets = |names: &str| {
         let config = config(&[("placeholder-image-pull-secrets", names)]);

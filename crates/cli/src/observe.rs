@@ -137,11 +137,9 @@ fn is_resize_infeasible(pod: &Pod) -> bool {
 
 fn unschedulable(pod: &Pod) -> Option<Unschedulable> {
     let condition = crate::view::unscheduled(pod)?;
-    let since = condition.last_transition_time.as_ref();
-    Some(Unschedulable {
-        message: condition.message.clone().unwrap_or_default(),
-        since: since.map_or(Timestamp::UNIX_EPOCH, |time| time.0),
-    })
+    let (reason, message) = (condition.reason.as_deref(), condition.message.as_deref());
+    let since = condition.last_transition_time.as_ref().map(|time| time.0);
+    Some(Unschedulable::from_condition(reason, message, since))
 }
 
 /// Whether an owner is the run of this placeholder. The name is derived from the run's UID.

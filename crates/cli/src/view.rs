@@ -7,6 +7,7 @@ use kube::api::ObjectMeta;
 use placement::keys;
 use placement::names::RunKey;
 use placement::opt_in::DECLINED;
+use placement::plan::Unschedulable;
 use placement::run::Run;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -146,12 +147,14 @@ pub(crate) fn phase(pod: &Pod) -> &str {
 
 /// The scheduler's message while it finds no node.
 pub(crate) fn unschedulable(pod: &Pod) -> Option<&str> {
-    unscheduled(pod)?.message.as_deref()
+    let condition = unscheduled(pod)?;
+    condition.message.as_deref().or(condition.reason.as_deref())
 }
 
-/// The condition of a pod for which the scheduler finds no node.
+/// The condition of a pod for which the scheduler finds no node. A task that is gated waits for another component.
 pub(crate) fn unscheduled(pod: &Pod) -> Option<&PodCondition> {
-    scheduled(pod, "False").filter(|it| it.reason.as_deref() == Some("Unschedulable"))
+    let is_gated = |it: &PodCondition| it.reason.as_deref() == Some(Unschedulable::GATED);
+    scheduled(pod, "False").filter(|it| is_placeholder(pod) || !is_gated(it))
 }
 
 /// The condition `PodScheduled`, if it has this status.

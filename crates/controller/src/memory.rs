@@ -6,7 +6,7 @@
 use crate::observe::{Recall, Remembered};
 use crate::turns::Turns;
 use jiff::Timestamp;
-use placement::plan::{Placeholder, PlaceholderPod, Repeated, TaskCount};
+use placement::plan::{Placeholder, PlaceholderPod, Repeated, Resize, TaskCount};
 use placement::run::Run;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -51,8 +51,8 @@ pub(crate) struct RunMemory {
     task_count: Option<TaskCount>,
     /// The controller observed a pod of the group that has the annotation for relaxed affinity.
     relaxed: bool,
-    /// UID of the placeholder's pod that the API server does not resize.
-    pub(crate) unshrinkable: Option<String>,
+    /// UID of the placeholder's pod that was resized, and the answer of the API server.
+    pub(crate) resize: Option<(String, Resize)>,
 }
 
 /// How often the controller requeued the placeholder's StatefulSet while the pod is missing, and when the next requeue is due.
@@ -136,7 +136,7 @@ impl RunMemory {
             settled_refusal: self.settled_refusal.clone(),
             invalid_template: self.invalid_template.clone(),
             requeue_in: self.requeues.pause(lacks_pod, now),
-            unshrinkable: self.unshrinkable.clone(),
+            resize: self.resize.clone(),
         }
     }
 

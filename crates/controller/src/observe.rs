@@ -73,7 +73,7 @@ pub(crate) struct Remembered {
     pub(crate) settled_refusal: Option<String>,
     pub(crate) invalid_template: Option<String>,
     pub(crate) requeue_in: Duration,
-    pub(crate) unshrinkable: Option<String>,
+    pub(crate) resize: Option<(String, Resize)>,
 }
 
 impl Stores {
@@ -107,11 +107,10 @@ impl Stores {
     fn read(&self, run: Run, config: Arc<Config>, now: Timestamp, memory: &impl Recall) -> Observation {
         let (set, mut pod) = (self.set(&run.key), self.pod(&run.key));
         let memory = memory.recall(&run, set.as_ref(), pod.as_ref(), now);
-        if let Some(pod) = pod
-            .as_mut()
-            .filter(|pod| memory.unshrinkable.as_ref() == Some(&pod.uid))
+        if let (Some(pod), Some((uid, resize))) = (pod.as_mut(), memory.resize)
+            && pod.uid == uid
         {
-            pod.shape.resize = Resize::Refused;
+            pod.shape.resize = pod.shape.resize.max(resize);
         }
         let is_big = |pod: &PlaceholderPod| pod.unschedulable.is_some() && pod.shape.reserves;
         let is_open = |refusal: &String| memory.settled_refusal.as_ref() != Some(refusal);

@@ -82,6 +82,7 @@ fn wanted_pod(SetSpec { replicas, template }: &SetSpec) -> Spec {
         // The API server sets the field; its default is 1.
         replicas: replicas.unwrap_or(1),
         size: template.container_requests(keys::PLACEHOLDER),
+        reserve: annotation(keys::RESERVE),
         within_limits: annotation(keys::WITHIN_LIMITS).is_some(),
         node,
         previous_node: annotation(keys::LEFT),

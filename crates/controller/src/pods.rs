@@ -228,12 +228,15 @@ impl PodView {
 
     /// The scheduler's message that no node fits the pod, and since when.
     pub(crate) fn unschedulable(&self) -> Option<Unschedulable> {
-        let condition = self.condition("PodScheduled")?;
-        let is_it = condition.status == "False" && condition.reason.as_deref() == Some("Unschedulable");
-        is_it.then(|| Unschedulable {
-            message: condition.message.clone().unwrap_or_default(),
-            since: condition.since().unwrap_or(Timestamp::UNIX_EPOCH),
-        })
+        let condition = self.condition("PodScheduled").filter(|it| it.status == "False")?;
+        let (reason, message) = (condition.reason.as_deref(), condition.message.as_deref());
+        Some(Unschedulable::from_condition(reason, message, condition.since()))
+    }
+
+    /// Whether no scheduler sees the pod yet.
+    pub(crate) fn is_gated(&self) -> bool {
+        let condition = self.condition("PodScheduled");
+        condition.is_some_and(|it| it.reason.as_deref() == Some(Unschedulable::GATED))
     }
 
     /// Whether the kubelet will never perform the requested resize.

@@ -10,7 +10,9 @@ use crate::turns::Turns;
 use crate::write::Effect;
 use jiff::Timestamp;
 use placement::notes::{Reason, waiting_task_run};
-use placement::plan::{Action, Decision, Event, IgnoreReason, Observation, Plan, Requeue, State, Step, Wait};
+use placement::plan::{
+    Action, Decision, Event, IgnoreReason, Observation, Plan, PodChange, Requeue, Resize, State, Step, Wait,
+};
 use placement::requests::Operation;
 use std::time::Duration;
 use tracing::{Span, debug, info, warn};
@@ -162,7 +164,7 @@ fn remember(
         }
         Ok(Effect::ResizeRefused) => {
             entry.backoff.on_success(decision, observed.now);
-            entry.unshrinkable = pod();
+            entry.resize = pod().map(|uid| (uid, Resize::Refused));
             Some(Duration::ZERO)
         }
         Ok(Effect::Overtaken) | Err(_) => {
@@ -176,6 +178,9 @@ fn remember(
 }
 
 fn acted(turns: &Turns, entry: &mut RunMemory, observed: &Observation, step: &Step) -> Option<Duration> {
+    if let [.., Action::Pod(PodChange::Resize(uid))] = step.actions.as_slice() {
+        entry.resize = Some((uid.clone(), Resize::Accepted));
+    }
     if let [Action::Requeue(Requeue::TaskRuns { rejection, .. })] = step.actions.as_slice() {
         entry.retried(rejection.clone(), observed.now);
         return Some(Duration::ZERO);

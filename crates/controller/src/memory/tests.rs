@@ -137,11 +137,16 @@ fn tasks_are_counted_once_a_second_and_the_pause_after_a_write_stays() {
 }
 
 #[tokio::test]
-async fn a_refused_resize_concerns_one_pod_only() {
-    for (uid, expected) in [("p1", Resize::Refused), ("p2", Resize::Possible)] {
+async fn the_answer_to_a_resize_concerns_one_pod_only() {
+    let cases = [
+        ("p1", Resize::Refused, Resize::Refused),
+        ("p1", Resize::Accepted, Resize::Accepted),
+        ("p2", Resize::Refused, Resize::Possible),
+    ];
+    for (uid, answer, expected) in cases {
         let (mut caches, memory) = (Caches::ready(), Memory::default());
         caches.add_pod(&run(), uid, Some("n1"));
-        memory.with("u1", |entry| entry.unshrinkable = Some("p1".into()));
+        memory.with("u1", |entry| entry.resize = Some(("p1".into(), answer)));
         let clock = clock();
         let observed = caches.stores.observe(run(), &caches.config, &clock, &memory);
         let observed = observed.await.unwrap();

@@ -118,6 +118,26 @@ fn the_message_of_the_scheduler_is_kept_only_until_the_pod_has_a_node() {
 }
 
 #[test]
+fn the_condition_of_another_scheduler_counts_with_its_reason() {
+    for (condition, message) in [
+        (
+            json!({"reason": "MATCH_NODE_SELECTOR_FAILED", "message": "no"}),
+            "MATCH_NODE_SELECTOR_FAILED: no",
+        ),
+        (
+            json!({"reason": "SchedulingGated", "message": "blocked"}),
+            "SchedulingGated: blocked",
+        ),
+        (json!({"message": "no"}), "no"),
+    ] {
+        let mut condition = condition;
+        (condition["type"], condition["status"]) = (json!("PodScheduled"), json!("False"));
+        let unschedulable = pod(&json!({"status": {"conditions": [condition]}})).unschedulable;
+        assert_eq!(unschedulable.unwrap().message, message);
+    }
+}
+
+#[test]
 fn the_shape_of_a_pod_ignores_additions_of_other_controllers() {
     let of = |name: &str, cpu: &str| json!({"name": name, "resources": {"requests": {"cpu": cpu}}});
     let made = pod(&json!({

@@ -28,6 +28,7 @@ mod endings;
 mod events;
 mod examples;
 mod faults;
+mod foreign_policies;
 mod heals;
 mod holds;
 mod install_docs;

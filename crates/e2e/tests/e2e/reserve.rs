@@ -55,14 +55,14 @@ async fn placeholder(client: &Client) -> Pod {
     items.remove(0)
 }
 
-fn cpu(pod: &Pod) -> &str {
+pub(crate) fn cpu(pod: &Pod) -> &str {
     let resources = pod.spec.as_ref().unwrap().containers[0].resources.as_ref();
     &resources.unwrap().requests.as_ref().unwrap()["cpu"].0
 }
 
 /// Adds a node that KWOK does not manage: its pods stay bound and not running, and can be resized. On KWOK's nodes, a resize
 /// of a running pod is rejected, because KWOK does not report allocated resources.
-async fn still_node(bed: &Testbed, client: &Client, name: &str) {
+pub(crate) async fn still_node(bed: &Testbed, client: &Client, name: &str) {
     let nodes: Api<Node> = Api::all(client.clone());
     let room = json!({"cpu": "6", "memory": "16Gi", "pods": "110"});
     let node = json!({

@@ -1,5 +1,6 @@
 //! The part of a placeholder's StatefulSet that the plan changes: as observed, and as wanted.
 
+use crate::config::Config;
 use crate::keys;
 use crate::raw::{add, remove, replace, test};
 use crate::resources::Resources;
@@ -21,6 +22,8 @@ pub struct Spec {
     pub replicas: i32,
     /// What the container `placeholder` requests.
     pub size: Resources,
+    /// The annotation `reserve`: the size contains a reserve.
+    pub reserve: Option<String>,
     /// The annotation `within-limits`: a `LimitRange` decided the size.
     pub within_limits: bool,
     /// The annotation `pinned`: the only node that the pod may be on.
@@ -55,6 +58,7 @@ impl Spec {
         Self {
             replicas: spec.replicas.unwrap_or(1),
             size: Resources::of_container(&pod.containers, keys::PLACEHOLDER),
+            reserve: annotation(keys::RESERVE),
             within_limits: annotation(keys::WITHIN_LIMITS).is_some(),
             affinity: Self::unpinned(affinity.unwrap_or_default(), node.as_deref()),
             node,
@@ -80,6 +84,12 @@ impl Spec {
         affinity
     }
 
+    /// Changes the size to the usual size, without a reserve.
+    pub(crate) fn shrink(&mut self, config: &Config) {
+        self.size = super::size::usual(config).requests();
+        self.reserve = None;
+    }
+
     /// The node that the run gave up last.
     pub fn node_given_up(&self) -> Option<&str> {
         self.previous_node.as_deref().filter(|node| !node.is_empty())
@@ -92,6 +102,7 @@ pub fn patch(uid: &str, observed: &Spec, wanted: &Spec) -> Patch {
     let Spec {
         replicas,
         size,
+        reserve,
         within_limits,
         node,
         affinity,
@@ -109,6 +120,9 @@ pub fn patch(uid: &str, observed: &Spec, wanted: &Spec) -> Patch {
     }
     if observed.size != *size {
         changes.extend(resources(size));
+    }
+    if observed.reserve != *reserve {
+        changes.push(annotation(keys::RESERVE, reserve.as_deref()));
     }
     if observed.within_limits != *within_limits {
         changes.push(annotation(keys::WITHIN_LIMITS, within_limits.then_some("true")));

@@ -315,11 +315,13 @@ impl Scene {
             scene.sized(&requests);
             scene.shaped(|shape| shape.reserves = true);
         })
+        .spec(|spec| spec.reserve = Some(reserve.to_owned()))
     }
 
     /// The placeholder has the usual size.
     pub(super) fn shrunk(self) -> Self {
         self.change(|scene| scene.sized(&size::usual(&scene.config).requests()))
+            .spec(|spec| spec.reserve = None)
     }
 
     fn sized(&mut self, size: &Resources) {

@@ -16,7 +16,7 @@ use crate::attempts::Turn;
 use crate::config::ReleaseWhen;
 use crate::messages;
 use crate::node::{NodeOffer, largest};
-use crate::placeholder::size::{is_automatic, usual, within_limits};
+use crate::placeholder::size::{is_automatic, within_limits};
 use crate::pod_rejection::{self, PermanentRejection};
 use crate::run::HeldFrom;
 use crate::strategy::Enrolment;
@@ -163,7 +163,7 @@ fn give_up_reserve(observed: &Observation, placeholder: &Placeholder) -> Option<
         return None;
     }
     let small = change_placeholder(placeholder, |spec| {
-        spec.size = usual(&observed.config).requests();
+        spec.shrink(&observed.config);
         spec.node = None;
     });
     let actions = [small, Action::Delete(Target::Pod(pod.uid.clone()))];

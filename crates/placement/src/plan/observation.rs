@@ -118,7 +118,7 @@ pub struct Shape {
     pub resize: Resize,
 }
 
-/// Condition `PodScheduled` is False, with reason Unschedulable.
+/// Condition `PodScheduled` is False: the scheduler finds no node, or the condition has the reason of another component.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unschedulable {
     /// The scheduler's message.
@@ -128,11 +128,13 @@ pub struct Unschedulable {
 }
 
 /// Whether a pod can be resized in place.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Resize {
-    /// No resize was refused.
+    /// No resize was tried.
     #[default]
     Possible,
+    /// The API server accepted a resize of this pod.
+    Accepted,
     /// The API server rejected the resize of this pod, or the kubelet reports the resize as infeasible.
     Refused,
 }
@@ -233,6 +235,26 @@ impl WaitingPod {
         Self {
             excludes_node: node.is_some_and(excludes),
             ..self
+        }
+    }
+}
+
+impl Unschedulable {
+    /// The reason of kube-scheduler. Other schedulers and the controllers of virtual nodes use other reasons.
+    const REASON: &str = "Unschedulable";
+    /// The reason of a pod that no scheduler sees yet.
+    pub const GATED: &str = "SchedulingGated";
+
+    /// Reads a condition that is False. Another reason than that of kube-scheduler is added to the message.
+    pub fn from_condition(reason: Option<&str>, message: Option<&str>, since: Option<Timestamp>) -> Self {
+        let message = message.unwrap_or_default();
+        let message = match reason {
+            None | Some(Self::REASON) => message.to_owned(),
+            Some(reason) => format!("{reason}: {message}"),
+        };
+        Self {
+            message,
+            since: since.unwrap_or(Timestamp::UNIX_EPOCH),
         }
     }
 }

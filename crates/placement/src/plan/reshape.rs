@@ -37,12 +37,12 @@ fn on_node(observed: &Observation, placeholder: &Placeholder, pod: &PlaceholderP
         }
         Some(Resize::Possible) => Reshape::Now(shrink(observed, placeholder, pod)),
         Some(Resize::Refused) => Reshape::Now(recreate_small(observed, placeholder, pod, Some(node))),
-        None if placeholder.spec.node.is_some() => Reshape::Now(Decision::act(
+        Some(Resize::Accepted) | None if placeholder.spec.node.is_some() => Reshape::Now(Decision::act(
             "unpin",
             None,
             [change_placeholder(placeholder, |spec| spec.node = None)],
         )),
-        None => Reshape::No,
+        Some(Resize::Accepted) | None => Reshape::No,
     }
 }
 
@@ -52,7 +52,7 @@ fn must_unmount(placeholder: &Placeholder, pod: &PlaceholderPod) -> bool {
 }
 
 /// A refused resize counts, whatever size `spec` has: the kubelet may report a resize as infeasible after the API
-/// server accepted it.
+/// server accepted it. After an accepted resize, a larger size is the decision of an admission policy.
 fn how_to_shrink(observed: &Observation, pod: &PlaceholderPod) -> Option<Resize> {
     let Shape {
         requests,
@@ -65,7 +65,7 @@ fn how_to_shrink(observed: &Observation, pod: &PlaceholderPod) -> Option<Resize>
     let how = if refused || !can_resize(requests, &usual(&observed.config).requests()) {
         Resize::Refused
     } else {
-        Resize::Possible
+        *resize
     };
     (is_larger_than_usual(observed, pod) || *reserves && refused).then_some(how)
 }
@@ -129,7 +129,7 @@ fn pin_remaining(observed: &Observation, pod: &PlaceholderPod) -> Option<Duratio
 
 /// The template is changed first: if the pod is recreated meanwhile, the new pod must be small.
 fn shrink(observed: &Observation, placeholder: &Placeholder, pod: &PlaceholderPod) -> Decision {
-    let small = change_placeholder(placeholder, |spec| spec.size = usual(&observed.config).requests());
+    let small = change_placeholder(placeholder, |spec| spec.shrink(&observed.config));
     Decision::act(
         "shrink",
         None,
@@ -148,7 +148,7 @@ fn recreate_small(
 ) -> Decision {
     let small = change_placeholder(placeholder, |spec| {
         if !spec.within_limits {
-            spec.size = usual(&observed.config).requests();
+            spec.shrink(&observed.config);
         }
         spec.node = node.map(str::to_owned);
         if placeholder.outlives_its_run() {

@@ -172,10 +172,8 @@ impl Condition {
         match (self, drawn) {
             // The nodes of the RuntimeClass are in this zone as well.
             (Self::TaskElsewhere, _) => Place::Zone,
-            // No other place has so many nodes.
-            (Self::Crowd, _) => Place::Anywhere,
-            // The tasks or the run of the custom task have templates of their own.
-            (Self::AlternatingZones | Self::CustomTask, _) => Place::Anywhere,
+            // No other place has so many nodes as a crowd needs; the others have templates of their own.
+            (Self::Crowd | Self::AlternatingZones | Self::CustomTask, _) => Place::Anywhere,
             // Tasks of this place request more than the quota allows, and a pair's own nodes are not busy.
             (_, Place::Busy) if self == Self::QuotaOfCpu || self.has_nodes() => Place::Anywhere,
             (_, drawn) => drawn,
@@ -185,9 +183,8 @@ impl Condition {
     /// Most parallel tasks: without the label, the quota has room for them.
     pub(super) fn widest(self) -> usize {
         match self {
-            Self::QuotaOfPods(1) | Self::Crowd => 0,
+            Self::QuotaOfPods(1) | Self::Crowd | Self::AlternatingZones => 0,
             Self::QuotaOfPods(2) | Self::QuotaOfCpu => 1,
-            Self::AlternatingZones => 0,
             _ if self.has_gap() => 0,
             _ => usize::MAX,
         }

@@ -41,6 +41,7 @@ fn specs() -> BoxedStrategy<Spec> {
     let fields = (
         0..2,
         sizes(),
+        option::of(select(vec!["cpu=2".to_owned()])),
         any::<bool>(),
         option::of(nodes()),
         option::of(left),
@@ -49,9 +50,10 @@ fn specs() -> BoxedStrategy<Spec> {
     );
     fields
         .prop_map(
-            |(replicas, size, within_limits, node, left, tolerations, claims)| Spec {
+            |(replicas, size, reserve, within_limits, node, left, tolerations, claims)| Spec {
                 replicas,
                 size,
+                reserve,
                 within_limits,
                 node,
                 previous_node: left,
@@ -68,11 +70,21 @@ fn one<T: Clone>(is_other: bool, this: &T, other: &T) -> T {
 }
 
 /// The observed placeholder with some fields of the wanted placeholder.
-fn mix(of: &Spec, with: &Spec, fields: [bool; 7]) -> Spec {
-    let [replicas, size, within_limits, node, left, tolerations, claims] = fields;
+fn mix(of: &Spec, with: &Spec, fields: [bool; 8]) -> Spec {
+    let [
+        replicas,
+        size,
+        reserve,
+        within_limits,
+        node,
+        left,
+        tolerations,
+        claims,
+    ] = fields;
     Spec {
         replicas: one(replicas, &of.replicas, &with.replicas),
         size: one(size, &of.size, &with.size),
+        reserve: one(reserve, &of.reserve, &with.reserve),
         within_limits: one(within_limits, &of.within_limits, &with.within_limits),
         node: one(node, &of.node, &with.node),
         previous_node: one(left, &of.previous_node, &with.previous_node),
@@ -94,6 +106,9 @@ fn document(run: &Run, spec: &Spec) -> Value {
     template["spec"]["tolerations"] = json!(spec.tolerations);
     template["spec"]["volumes"] = json!(volumes(&spec.claims));
     let annotations = &mut template["metadata"]["annotations"];
+    if let Some(reserve) = &spec.reserve {
+        annotations[keys::RESERVE] = json!(reserve);
+    }
     if spec.within_limits {
         annotations[keys::WITHIN_LIMITS] = json!("true");
     }
@@ -127,7 +142,7 @@ proptest! {
 
     #[test]
     fn the_patch_is_empty_exactly_if_the_placeholder_is_as_wanted(
-        of in specs(), with in specs(), fields in any::<[bool; 7]>(), is_demanding in any::<bool>(),
+        of in specs(), with in specs(), fields in any::<[bool; 8]>(), is_demanding in any::<bool>(),
         met in tally(&[("as wanted", 10), ("scaled", 100), ("pinned", 50), ("resized", 100)]),
     ) {
         let run = if is_demanding { demanding_run() } else { run() };

@@ -62,6 +62,12 @@ fn a_big_placeholder_on_its_node_is_shrunk_and_then_the_run_is_released() {
 }
 
 #[test]
+fn the_size_that_a_policy_gives_to_a_resized_placeholder_is_kept() {
+    let raised = big().shape(|shape| shape.resize = Resize::Accepted);
+    assert_eq!(raised.decision(), released(ReleaseCause::NodeFound, Some(NODE)));
+}
+
+#[test]
 fn a_big_placeholder_waits_for_a_node_that_is_large_enough() {
     let waiting = held()
         .in_group(UID)

@@ -78,13 +78,16 @@ pub(super) fn flags(platform: &Platform) -> CheckResult {
         mode => FLAGS.ok(format!("coschedule is {mode}, which goes well with pod-affinity.")),
     };
     let backoff = match value("enable-wait-exponential-backoff") {
-        Some("true") => FLAGS.ok("enable-wait-exponential-backoff is on."),
-        Some(_) | None => FLAGS
+        Some("true") => FLAGS
             .ok(
-                "enable-wait-exponential-backoff is off: a task whose pod cannot be created at once, because some webhook \
-                 does not answer in time, fails for good.",
+                "enable-wait-exponential-backoff is on: a pod for which some webhook does not answer occupies a thread of \
+                 Tekton's controller for about a minute.",
             )
-            .hint(set("enable-wait-exponential-backoff", "true")),
+            .hint("start Tekton's controller with `-threads-per-controller=32`: with its default of 2, two such pods delay all TaskRuns"),
+        Some(_) | None => FLAGS.ok(
+            "enable-wait-exponential-backoff is off: a task whose pod cannot be created at once, because some webhook does \
+             not answer in time, fails.",
+        ),
     };
     Ok(vec![coschedule, backoff])
 }

@@ -27,7 +27,7 @@ pub(crate) enum Error {
 
 /// Writes the layout into a folder, and overwrites the files of an earlier image.
 pub(crate) fn write_layout(folder: &Path, image: &Image, names: &[String]) -> Result<(), Error> {
-    for (path, bytes) in layout(image, names)? {
+    for (path, bytes) in layout(&image.manifest, &image.blobs(), names)? {
         write(&folder.join(path), &bytes)?;
     }
     Ok(())
@@ -35,10 +35,17 @@ pub(crate) fn write_layout(folder: &Path, image: &Image, names: &[String]) -> Re
 
 /// Writes the archive.
 pub(crate) fn write_tarball(path: &Path, image: &Image, names: &[String]) -> Result<(), Error> {
-    let mut files = layout(image, names)?;
+    let mut files = layout(&image.manifest, &image.blobs(), names)?;
     files.push(("manifest.json".to_owned(), docker_contents(image, names)?));
     let bytes = tarball(&files).map_err(unwritable(path))?;
     write(path, &bytes)
+}
+
+/// The archive of an index with its images, without Docker's manifest, which has no platforms.
+pub(crate) fn bundle(index: &Blob, images: &[Image], names: &[String]) -> Result<Vec<u8>, Error> {
+    let blobs: Vec<&Blob> = images.iter().flat_map(Image::blobs).chain([index]).collect();
+    let files = layout(index, &blobs, names)?;
+    tarball(&files).map_err(unwritable(Path::new("the archive")))
 }
 
 /// Writes a file, and creates its parent folders.
@@ -53,7 +60,8 @@ fn unwritable(path: &Path) -> impl FnOnce(io::Error) -> Error {
     move |source| Error::Write { path, source }
 }
 
-fn layout(image: &Image, names: &[String]) -> Result<Vec<File>, Error> {
+/// The layout of an image or an index, and of everything to which it refers.
+fn layout(top: &Blob, blobs: &[&Blob], names: &[String]) -> Result<Vec<File>, Error> {
     let version: OciLayout = OciLayoutBuilder::default()
         .image_layout_version("1.0.0")
         .build()?;
@@ -61,16 +69,16 @@ fn layout(image: &Image, names: &[String]) -> Result<Vec<File>, Error> {
         ("oci-layout".to_owned(), serde_json::to_vec(&version)?),
         (
             "index.json".to_owned(),
-            Blob::json(MediaType::ImageIndex, &index(image, names)?)?.bytes,
+            Blob::json(MediaType::ImageIndex, &index(top, names)?)?.bytes,
         ),
     ];
-    files.extend(image.blobs().map(|blob| (path(blob), blob.bytes.clone())));
+    files.extend(blobs.iter().map(|blob| (path(blob), blob.bytes.clone())));
     Ok(files)
 }
 
 /// The index, with one entry for each name.
-fn index(image: &Image, names: &[String]) -> Result<ImageIndex, Error> {
-    let manifests: Result<Vec<Descriptor>, _> = names.iter().map(|name| named(image, name)).collect();
+fn index(top: &Blob, names: &[String]) -> Result<ImageIndex, Error> {
+    let manifests: Result<Vec<Descriptor>, _> = names.iter().map(|name| named(top, name)).collect();
     let index = ImageIndexBuilder::default()
         .schema_version(2_u32)
         .media_type(MediaType::ImageIndex)
@@ -79,8 +87,8 @@ fn index(image: &Image, names: &[String]) -> Result<ImageIndex, Error> {
     Ok(index)
 }
 
-fn named(image: &Image, name: &str) -> Result<Descriptor, oci_spec::OciSpecError> {
-    let mut descriptor = image.manifest.descriptor()?;
+fn named(top: &Blob, name: &str) -> Result<Descriptor, oci_spec::OciSpecError> {
+    let mut descriptor = top.descriptor()?;
     let annotations: HashMap<_, _> = NAMES.map(|key| (key.to_owned(), name.to_owned())).into();
     descriptor.set_annotations(Some(annotations));
     Ok(descriptor)
@@ -142,7 +150,7 @@ mod tests {
 
     #[test]
     fn every_name_is_in_the_index_as_containerd_looks_for_it() {
-        let index = serde_json::to_value(index(&image(), &names()).unwrap()).unwrap();
+        let index = serde_json::to_value(index(&image().manifest, &names()).unwrap()).unwrap();
         for (number, name) in names().iter().enumerate() {
             let annotations = &index["manifests"][number]["annotations"];
             assert_eq!(annotations["io.containerd.image.name"], **name);
@@ -167,7 +175,7 @@ mod tests {
 
     #[test]
     fn the_same_image_gives_the_same_archive() {
-        let files = || layout(&image(), &names()).unwrap();
+        let files = || layout(&image().manifest, &image().blobs(), &names()).unwrap();
         assert_eq!(tarball(&files()).unwrap(), tarball(&files()).unwrap());
     }
 

@@ -3,11 +3,10 @@
 use crate::destination;
 use crate::manifest::Selection;
 use crate::platform::{Libc, Platform, Processor};
-use crate::registry::Access;
-use crate::release::{MANIFESTS, POLICIES, Version};
+use crate::release::{Person, Version};
 use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Builds pod-affinity's image without a container daemon, pushes it, and writes its digest into manifests, as ko does for
 /// Go.
@@ -48,9 +47,11 @@ pub(crate) enum Command {
         #[arg(last = true, value_name = "KUBECTL ARGUMENTS")]
         kubectl: Vec<OsString>,
     },
-    /// Write the files of a release: resolved manifests with the webhook and with policies, the digest of the image, the
-    /// bill of materials, checksums.
-    Release(ReleaseArgs),
+    /// Write the files of a release: the image for all platforms, manifests, the kubectl plugin, bills of materials,
+    /// provenance, checksums and signatures.
+    Release(Box<ReleaseArgs>),
+    /// Check the files of a release, as docs/releasing.md describes it for users.
+    Verify(VerifyArgs),
 }
 
 /// Arguments of all commands that read manifests.
@@ -84,9 +85,8 @@ pub(crate) struct ImageArgs {
     /// Whether to push the image.
     #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub(crate) push: bool,
-    /// Use plain HTTP for the registry. Not needed for a registry on this machine.
-    #[arg(long)]
-    insecure_registry: bool,
+    #[command(flatten)]
+    pub(crate) registry: RegistryArgs,
     /// Platform of the image: linux/amd64 or linux/arm64.
     #[arg(long, value_name = "PLATFORM", default_value_t = Processor::Amd64)]
     platform: Processor,
@@ -108,9 +108,21 @@ pub(crate) struct ImageArgs {
     /// Use this binary instead of building one.
     #[arg(long, value_name = "FILE", env = "POD_AFFINITY_SHIP_BINARY", hide = true)]
     pub(crate) binary: Option<PathBuf>,
-    /// Folder of Docker's config.json.
-    #[arg(long, value_name = "FOLDER", env = "DOCKER_CONFIG", hide = true)]
-    docker_config: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) source: SourceArgs,
+}
+
+/// Arguments of all commands that connect to a registry.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(crate) struct RegistryArgs {
+    /// Use plain HTTP for the registry, so others on the network can read your password. Not needed for a registry on this machine.
+    #[arg(long)]
+    pub(crate) insecure_registry: bool,
+}
+
+/// Arguments of all commands that compile.
+#[derive(Debug, clap::Args)]
+pub(crate) struct SourceArgs {
     /// Folder of cargo's registry.
     #[arg(long, value_name = "FOLDER", env = "CARGO_HOME", hide = true)]
     cargo_home: Option<PathBuf>,
@@ -119,26 +131,74 @@ pub(crate) struct ImageArgs {
     pub(crate) source_date_epoch: Option<i64>,
 }
 
-/// Arguments of `release`.
+/// Arguments of `release`. No address has a default, because a release with a wrong address cannot be corrected.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ReleaseArgs {
     /// Version, such as v1.2.3.
     #[arg(value_parser = Version::parse)]
     pub(crate) version: Version,
-    /// Folder for the files of the release. Default: release-VERSION in the target folder.
-    #[arg(long, value_name = "FOLDER")]
-    pub(crate) out: Option<PathBuf>,
-    /// Files and folders with the manifests. Default: config and overlays/policies, in the workspace.
-    #[arg(short, long = "filename", value_name = "PATH")]
-    filename: Vec<PathBuf>,
-    /// Folder with a kustomization, which kubectl renders, instead of -f.
-    #[arg(short, long, value_name = "FOLDER", conflicts_with = "filename")]
-    kustomize: Option<PathBuf>,
+    /// Folder for the files of the release.
+    #[arg(long, value_name = "FOLDER", default_value = "dist")]
+    pub(crate) out: PathBuf,
+    /// Repository below which users find the image, such as ghcr.io/me.
+    #[arg(long, env = "KO_DOCKER_REPO", value_name = "REPOSITORY")]
+    pub(crate) repo: String,
+    /// Address of the folder from which users download the files of this release.
+    #[arg(long, value_name = "URL", value_parser = url)]
+    pub(crate) downloads: String,
+    /// Address of the project's page.
+    #[arg(long, value_name = "URL", value_parser = url)]
+    pub(crate) homepage: String,
+    /// Address of the source repository.
+    #[arg(long, value_name = "URL", value_parser = url)]
+    pub(crate) source_repository: String,
+    /// Address at which users report vulnerabilities: a URL, or mailto:ADDRESS.
+    #[arg(long, value_name = "URL", value_parser = url)]
+    pub(crate) security_contact: String,
+    /// Name and mail address of a maintainer, as in "Ann <ann@example.com>". May be given more than once.
+    #[arg(long = "maintainer", value_name = "NAME <MAIL>", required = true, value_parser = Person::parse)]
+    pub(crate) maintainers: Vec<Person>,
+    /// Platform of the image and the plugin. May be given more than once. Default: linux/amd64 and linux/arm64.
+    #[arg(long = "platform", value_name = "PLATFORM", default_values_t = [Processor::Amd64, Processor::Arm64])]
+    pub(crate) platforms: Vec<Processor>,
+    /// C library that is linked into the image statically.
+    #[arg(long, value_enum, default_value_t = Libc::Gnu)]
+    pub(crate) libc: Libc,
+    /// Leave out the kubectl plugin, which needs cargo-zigbuild.
+    #[arg(long)]
+    pub(crate) without_plugin: bool,
+    /// Private key of cosign that signs the files, and the image if the image is pushed. `COSIGN_PASSWORD` has its password.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) key: Option<PathBuf>,
+    /// Push the image with the version as its tag.
+    #[arg(long)]
+    pub(crate) push: bool,
+    #[command(flatten)]
+    pub(crate) registry: RegistryArgs,
     /// Create the release even if files differ from the commit.
     #[arg(long)]
     pub(crate) allow_dirty: bool,
+    /// Folder with binaries, such as pod-affinity-amd64, instead of a build.
+    #[arg(long, value_name = "FOLDER", env = "POD_AFFINITY_SHIP_BINARIES", hide = true)]
+    pub(crate) binaries: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) image: ImageArgs,
+    pub(crate) source: SourceArgs,
+}
+
+/// Arguments of `verify`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct VerifyArgs {
+    /// Folder with the files of a release.
+    #[arg(default_value = "dist")]
+    pub(crate) folder: PathBuf,
+    /// Public key of cosign. Without a key, no signature is checked.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) key: Option<PathBuf>,
+    /// Check also the image in the registry.
+    #[arg(long = "registry")]
+    pub(crate) in_registry: bool,
+    #[command(flatten)]
+    pub(crate) registry: RegistryArgs,
 }
 
 /// A format of the bill of materials.
@@ -178,47 +238,29 @@ impl ImageArgs {
             self.tags.clone()
         }
     }
+}
 
-    pub(crate) fn access(&self) -> Access {
-        let folder = self.docker_config.clone().unwrap_or_else(|| home(".docker"));
-        Access {
-            docker_config: folder.join("config.json"),
-            insecure: self.insecure_registry,
-        }
-    }
-
+impl SourceArgs {
     pub(crate) fn cargo_home(&self) -> PathBuf {
-        self.cargo_home.clone().unwrap_or_else(|| home(".cargo"))
+        let default = || std::env::home_dir().unwrap_or_default().join(".cargo");
+        self.cargo_home.clone().unwrap_or_else(default)
     }
 }
 
-impl ReleaseArgs {
-    /// The version, and the tags on the command line.
-    pub(crate) fn tags(&self) -> Vec<String> {
-        let version = self.version.as_str().to_owned();
-        [version].into_iter().chain(self.image.tags.clone()).collect()
+/// Parses the address of a page or a mailbox.
+fn url(text: &str) -> Result<String, String> {
+    let known = ["https://", "http://", "mailto:"];
+    if known
+        .iter()
+        .any(|scheme| text.len() > scheme.len() && text.starts_with(scheme))
+        && !text.contains(|c: char| c.is_whitespace() || c == '"')
+    {
+        Ok(text.trim_end_matches('/').to_owned())
+    } else {
+        Err(format!(
+            "'{text}' is not an address: write it as https://example.com/path"
+        ))
     }
-
-    /// The manifests on the command line, or those of this checkout, with the webhook and with policies. Each selection has
-    /// the name of its file in the release.
-    pub(crate) fn selections(&self, root: &Path) -> Vec<(&'static str, Selection)> {
-        let files = |paths| Selection::Files {
-            paths,
-            recursive: false,
-        };
-        match (&self.kustomize, self.filename.as_slice()) {
-            (Some(folder), _) => vec![(MANIFESTS, Selection::Kustomization(folder.clone()))],
-            (None, []) => vec![
-                (MANIFESTS, files(vec![root.join("config")])),
-                (POLICIES, Selection::Kustomization(root.join("overlays/policies"))),
-            ],
-            (None, given) => vec![(MANIFESTS, files(given.to_vec()))],
-        }
-    }
-}
-
-fn home(folder: &str) -> PathBuf {
-    std::env::home_dir().unwrap_or_default().join(folder)
 }
 
 #[cfg(test)]
@@ -297,11 +339,7 @@ mod tests {
             manifests.selection(),
             Selection::Kustomization("overlays/x".into())
         );
-        for line in [
-            "ship resolve -k x -f y",
-            "ship resolve -k x -R",
-            "ship release v1.2.3 -k x -f y",
-        ] {
+        for line in ["ship resolve -k x -f y", "ship resolve -k x -R"] {
             assert!(
                 parsed(line).unwrap_err().contains("cannot be used with"),
                 "{line}"
@@ -310,25 +348,18 @@ mod tests {
     }
 
     #[test]
-    fn a_release_is_of_the_checkouts_manifests_and_of_a_version() {
-        let Command::Release(release) = parsed("ship release v1.2.3 --tag latest").unwrap() else {
-            panic!()
-        };
-        assert_eq!(release.tags(), ["v1.2.3", "latest"]);
-        let config = Selection::Files {
-            paths: vec!["/w/config".into()],
-            recursive: false,
-        };
-        let policies = Selection::Kustomization("/w/overlays/policies".into());
-        assert_eq!(
-            release.selections(Path::new("/w")),
-            [("release.yaml", config), ("release-policies.yaml", policies)]
-        );
-        let Command::Release(release) = parsed("ship release v1.2.3 -k x").unwrap() else {
-            panic!()
-        };
-        let given = Selection::Kustomization("x".into());
-        assert_eq!(release.selections(Path::new("/w")), [("release.yaml", given)]);
+    fn a_release_needs_all_addresses() {
+        let error = parsed("ship release v1.2.3").unwrap_err();
+        for flag in [
+            "--repo",
+            "--downloads",
+            "--homepage",
+            "--source-repository",
+            "--security-contact",
+            "--maintainer",
+        ] {
+            assert!(error.contains(flag), "{error}");
+        }
         assert!(
             parsed("ship release 1.2")
                 .unwrap_err()
@@ -337,8 +368,14 @@ mod tests {
     }
 
     #[test]
-    fn the_docker_configuration_is_read_from_its_default_folder() {
-        let access = image("ship build --docker-config /x").access();
-        assert_eq!(access.docker_config, PathBuf::from("/x/config.json"));
+    fn an_address_has_a_scheme() {
+        assert_eq!(
+            url("https://example.com/x/").as_deref(),
+            Ok("https://example.com/x")
+        );
+        assert_eq!(url("mailto:a@example.com").as_deref(), Ok("mailto:a@example.com"));
+        for bad in ["example.com", "https://", "https://a b", "ftp://x"] {
+            assert!(url(bad).unwrap_err().contains("https://example.com"), "{bad}");
+        }
     }
 }

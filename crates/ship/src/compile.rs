@@ -2,7 +2,6 @@
 
 use crate::platform::Platform;
 use crate::toolchain::Rustc;
-use crate::workspace::PRODUCT;
 use cargo_metadata::Message;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -15,9 +14,23 @@ pub(crate) struct Recipe<'a> {
     pub(crate) target_directory: &'a Path,
     pub(crate) cargo_home: &'a Path,
     pub(crate) rustc: &'a Rustc,
+    /// The package, and its binary.
+    pub(crate) program: (&'a str, &'a str),
     pub(crate) platform: Platform,
-    pub(crate) linker: &'a str,
+    pub(crate) linking: Linking<'a>,
 }
+
+/// How the binary is linked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Linking<'a> {
+    /// With all libraries, by this C compiler: an image contains no library.
+    Static(&'a str),
+    /// For machines of users, by cargo-zigbuild: a static glibc cannot resolve host names without the files of its own version.
+    OldGlibc,
+}
+
+/// The oldest glibc of supported distributions, as in the images of manylinux2014.
+const OLD_GLIBC: &str = "2.17";
 
 /// The build failed.
 #[derive(Debug, thiserror::Error)]
@@ -25,39 +38,45 @@ pub(crate) enum Error {
     #[error("cargo does not run ({0}): install Rust with rustup")]
     Cargo(std::io::Error),
     #[error(
-        "cargo build of {PRODUCT} failed ({0}); see its messages above. If it says that Cargo.lock needs to be updated, \
+        "cargo build of {0} failed ({1}); see its messages above. If it says that Cargo.lock needs to be updated, \
          run `cargo check` and commit the change"
     )]
-    Failed(ExitStatus),
-    #[error("cargo built {PRODUCT} but reported no executable; this is a bug in `cargo ship`")]
-    Nameless,
+    Failed(String, ExitStatus),
+    #[error("cargo built {0} but reported no executable; this is a bug in `cargo ship`")]
+    Nameless(String),
 }
 
 /// Builds the binary, with cargo's progress on standard error, and returns its path.
 pub(crate) fn compile(recipe: &Recipe<'_>) -> Result<PathBuf, Error> {
     let output = recipe.command().output().map_err(Error::Cargo)?;
+    let binary = || recipe.program.1.to_owned();
     if !output.status.success() {
-        return Err(Error::Failed(output.status));
+        return Err(Error::Failed(binary(), output.status));
     }
-    executable(&output.stdout).ok_or(Error::Nameless)
+    executable(&output.stdout).ok_or_else(|| Error::Nameless(binary()))
 }
 
 impl Recipe<'_> {
     fn command(&self) -> Command {
         let target = self.platform.target();
         let mut command = Command::new(cargo());
+        match self.linking {
+            Linking::Static(linker) => command
+                .args(["build", "--target", &target])
+                .env(variable("CC", &target), linker)
+                .env(linker_variable(&target), linker),
+            Linking::OldGlibc => command.args(["zigbuild", "--target", &format!("{target}.{OLD_GLIBC}")]),
+        };
+        let (package, binary) = self.program;
         command
             .args([
-                "build",
                 "--release",
                 "--locked",
                 "--message-format=json-render-diagnostics",
             ])
-            .args(["--package", PRODUCT, "--bin", PRODUCT, "--target", &target])
+            .args(["--package", package, "--bin", binary])
             .current_dir(self.root)
             .env("CARGO_ENCODED_RUSTFLAGS", self.flags())
-            .env(variable("CC", &target), self.linker)
-            .env(linker_variable(&target), self.linker)
             .stdin(Stdio::null())
             .stderr(Stdio::inherit());
         command
@@ -65,7 +84,10 @@ impl Recipe<'_> {
 
     /// Flags for rustc. The user's own flags are left out, because they would change the bytes.
     fn flags(&self) -> OsString {
-        let mut flags = OsString::from("-Ctarget-feature=+crt-static");
+        let mut flags = OsString::from(match self.linking {
+            Linking::Static(_) => "-Ctarget-feature=+crt-static",
+            Linking::OldGlibc => "-Ctarget-feature=-crt-static",
+        });
         for (from, to) in self.remapped() {
             flags.push("\u{1f}--remap-path-prefix=");
             flags.push(from);
@@ -136,7 +158,8 @@ mod tests {
                 processor: Processor::Amd64,
                 libc: Libc::Gnu,
             },
-            linker: "cc",
+            program: ("pod-affinity", "pod-affinity"),
+            linking: Linking::Static("cc"),
         };
         let flags = recipe.flags().into_string().unwrap();
         flags.split('\u{1f}').map(str::to_owned).collect()

@@ -1,8 +1,7 @@
 //! The destination of an image: `KO_DOCKER_REPO` in ko's format, and the references in this repository.
 
 use crate::workspace::PRODUCT;
-use oci_client::{ParseError, Reference};
-use std::net::IpAddr;
+use oci_spec::distribution::{ParseError, Reference};
 
 /// The repository name if nothing is pushed and none is set. ko uses the same name.
 const LOCAL: &str = "ko.local";
@@ -87,16 +86,6 @@ impl Destination {
         Reference::with_digest(registry, repository, digest.to_owned())
     }
 
-    /// Whether the registry is on this machine, where registries usually have no TLS.
-    pub(crate) fn is_loopback(&self) -> bool {
-        let host = self
-            .registry()
-            .rsplit_once(':')
-            .map_or(self.registry(), |(host, _)| host);
-        let loopback = |address: IpAddr| address.is_loopback();
-        host == "localhost" || host.ends_with(".localhost") || host.parse().is_ok_and(loopback)
-    }
-
     fn owned(&self) -> (String, String) {
         (self.0.registry().to_owned(), self.0.repository().to_owned())
     }
@@ -140,21 +129,6 @@ mod tests {
                 at(repository).pinned(&digest).whole(),
                 format!("{image}@{digest}")
             );
-        }
-    }
-
-    #[test]
-    fn only_registries_on_this_machine_are_used_without_tls() {
-        for here in [
-            "localhost",
-            "localhost:5000/x",
-            "127.0.0.1:20012",
-            "registry.localhost:80",
-        ] {
-            assert!(at(here).is_loopback(), "{here}");
-        }
-        for away in ["ghcr.io/me", "localhost.example.com", "10.0.0.1:5000", "me"] {
-            assert!(!at(away).is_loopback(), "{away}");
         }
     }
 

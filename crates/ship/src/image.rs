@@ -2,7 +2,7 @@
 //! digest on every machine.
 
 mod blob;
-mod layer;
+pub(crate) mod layer;
 
 pub(crate) use blob::{Blob, hex};
 
@@ -10,7 +10,8 @@ use crate::platform::Processor;
 use jiff::Timestamp;
 use oci_spec::image::{
     Config, ConfigBuilder, Descriptor, History, HistoryBuilder, ImageConfiguration,
-    ImageConfigurationBuilder, ImageManifest, ImageManifestBuilder, MediaType, RootFsBuilder,
+    ImageConfigurationBuilder, ImageIndexBuilder, ImageManifest, ImageManifestBuilder, MediaType,
+    PlatformBuilder, RootFsBuilder,
 };
 use std::collections::{BTreeMap, HashMap};
 
@@ -34,6 +35,7 @@ pub(crate) struct Content<'a> {
 /// An assembled image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Image {
+    pub(crate) processor: Processor,
     pub(crate) layer: Blob,
     pub(crate) config: Blob,
     pub(crate) manifest: Blob,
@@ -73,7 +75,29 @@ pub(crate) fn assemble(content: &Content<'_>) -> Result<Image, Error> {
         config,
         layer: layer.blob,
         unpacked: content.binary.len(),
+        processor: content.processor,
     })
+}
+
+/// The index from which a client chooses the image of its platform.
+pub(crate) fn index(images: &[Image]) -> Result<Blob, Error> {
+    let manifests: Result<Vec<Descriptor>, Error> = images.iter().map(for_platform).collect();
+    let index = ImageIndexBuilder::default()
+        .schema_version(2_u32)
+        .media_type(MediaType::ImageIndex)
+        .manifests(manifests?)
+        .build()?;
+    Ok(Blob::json(MediaType::ImageIndex, &index)?)
+}
+
+fn for_platform(image: &Image) -> Result<Descriptor, Error> {
+    let platform = PlatformBuilder::default()
+        .os("linux")
+        .architecture(image.processor.oci())
+        .build()?;
+    let mut descriptor = image.manifest.descriptor()?;
+    descriptor.set_platform(Some(platform));
+    Ok(descriptor)
 }
 
 impl Image {
@@ -89,6 +113,7 @@ impl Image {
             config,
             manifest,
             unpacked: _,
+            processor: _,
         } = self;
         [layer, config, manifest]
     }
@@ -243,6 +268,21 @@ pub(crate) mod tests {
             manifest["mediaType"],
             "application/vnd.oci.image.manifest.v1+json"
         );
+    }
+
+    #[test]
+    fn an_index_names_each_image_with_its_platform() {
+        let arm64 = Content {
+            processor: Processor::Arm64,
+            ..content(b"the other binary")
+        };
+        let images = [image(), assemble(&arm64).unwrap()];
+        let index = json(&index(&images).unwrap());
+        for (number, image) in images.iter().enumerate() {
+            let entry = &index["manifests"][number];
+            assert_eq!(entry["digest"], image.digest());
+            assert_eq!(entry["platform"]["architecture"], image.processor.oci());
+        }
     }
 
     #[test]

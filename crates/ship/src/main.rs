@@ -1,8 +1,8 @@
 //! `cargo ship`: ko's commands for this Rust program. Builds the image from the source of this checkout without a container
 //! daemon, pushes it, and resolves, applies, deletes or releases the manifests that refer to it.
 //!
-//! The modules [`image`], [`manifest`], [`sbom`], [`destination`], [`push_error`] and [`release`] are pure functions of their
-//! input; small modules call cargo, git, kubectl and registries; [`run`] lists the steps of each command.
+//! The modules [`image`], [`manifest`], [`sbom`] and [`destination`] are pure functions of their input; small modules call cargo,
+//! git, kubectl, crane and cosign; [`run`] lists the steps of each command, and [`release`] those of a release.
 
 /// Prints one line of progress to standard error, because other programs read standard output.
 macro_rules! status {
@@ -12,7 +12,7 @@ macro_rules! status {
 mod archive;
 mod args;
 mod compile;
-mod credentials;
+mod crane;
 mod destination;
 mod elf;
 mod image;
@@ -20,12 +20,12 @@ mod kubectl;
 mod manifest;
 mod platform;
 mod product;
-mod push_error;
-mod registry;
 mod release;
 mod run;
 mod sbom;
+mod tool;
 mod toolchain;
+mod verify;
 mod workspace;
 
 use args::Args;

@@ -1,12 +1,13 @@
 //! The steps from the source to an image reference by digest. All checks run before the build, which takes minutes.
 
 use crate::args::{ImageArgs, Sbom};
-use crate::compile::{self, Recipe};
+use crate::compile::{self, Linking, Recipe};
+use crate::crane::{self, Crane};
 use crate::destination::{self, Destination};
 use crate::image::{self, Content, Image, megabytes};
 use crate::platform::{Libc, Platform};
-use crate::registry::{self, Registry};
-use crate::sbom::{self, Subject};
+use crate::sbom::{self, Form, Subject};
+use crate::tool;
 use crate::toolchain::{self, Rustc};
 use crate::workspace::Provenance;
 use crate::workspace::{PRODUCT, Workspace};
@@ -28,21 +29,15 @@ pub(crate) struct Source {
     pub(crate) version: String,
 }
 
-/// The result.
-#[derive(Clone, Debug)]
-pub(crate) struct Shipped {
-    /// The image reference by digest.
-    pub(crate) reference: String,
-    pub(crate) sbom: Option<Vec<u8>>,
-}
-
 /// A step failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error(transparent)]
     Destination(#[from] destination::Error),
     #[error(transparent)]
-    Registry(#[from] registry::Error),
+    Crane(#[from] crane::Error),
+    #[error(transparent)]
+    Tool(#[from] tool::Error),
     #[error(transparent)]
     Toolchain(#[from] toolchain::Error),
     #[error(transparent)]
@@ -59,35 +54,41 @@ pub(crate) enum Error {
     Archive(#[from] archive::Error),
 }
 
-/// Builds the image, writes the requested files, and pushes.
-pub(crate) fn ship(args: &ImageArgs, source: &Source, tags: &[String]) -> Result<Shipped, Error> {
+/// Builds the image, writes the requested files, and pushes. Returns the image reference by digest.
+pub(crate) fn ship(args: &ImageArgs, source: &Source, tags: &[String]) -> Result<String, Error> {
     let platform = args.platform();
     let rustc = toolchain::rustc()?;
-    let (destination, registry) = destination(args)?;
+    let (destination, crane) = destination(args, &source.workspace.root)?;
     let binary = binary(args, source, &rustc)?;
-    let linkage = elf::check(&binary, platform.processor)?;
-    let image = image::assemble(&content(source, platform, &binary))?;
-    print_summary(&image, platform, linkage);
+    let image = image(source, platform, &binary)?;
     let sbom = match args.sbom {
         Sbom::Spdx => Some(bill_of_materials(source, &image, platform, &rustc, &binary)?),
         Sbom::None => None,
     };
     write(args, source, &image, sbom.as_deref(), &names(&destination, tags))?;
-    if let Some(registry) = registry {
-        registry.push(&image, &destination, tags)?;
+    if let Some(crane) = crane {
+        crane.push(&image, &destination, tags)?;
     }
-    let reference = destination.pinned(image.digest()).whole();
-    Ok(Shipped { reference, sbom })
+    Ok(destination.pinned(image.digest()).whole())
 }
 
-/// The destination, and the connected registry if the image is pushed. The registry has accepted the credentials.
-fn destination(args: &ImageArgs) -> Result<(Destination, Option<Registry>), Error> {
+/// Checks the binary, and assembles its image.
+pub(crate) fn image(source: &Source, platform: Platform, binary: &[u8]) -> Result<Image, Error> {
+    let linkage = elf::check(binary, platform.processor)?;
+    let image = image::assemble(&content(source, platform, binary))?;
+    print_summary(&image, platform, linkage);
+    Ok(image)
+}
+
+/// The destination, and crane if the image is pushed. The registry has answered.
+fn destination(args: &ImageArgs, root: &Path) -> Result<(Destination, Option<Crane>), Error> {
     if !args.push {
         return Ok((Destination::local(args.repo.as_deref())?, None));
     }
     let destination = Destination::parse(args.repo.as_deref())?;
-    let registry = Registry::connect(&destination, args.access())?;
-    Ok((destination, Some(registry)))
+    let crane = Crane::new(root, args.registry.insecure_registry)?;
+    crane.check(&destination)?;
+    Ok((destination, Some(crane)))
 }
 
 fn binary(args: &ImageArgs, source: &Source, rustc: &Rustc) -> Result<Vec<u8>, Error> {
@@ -96,13 +97,26 @@ fn binary(args: &ImageArgs, source: &Source, rustc: &Rustc) -> Result<Vec<u8>, E
             status!("note: {} is used instead of a new build", given.display());
             given.clone()
         }
-        None => built(args, source, rustc)?,
+        None => built(source, &args.source.cargo_home(), args.platform(), rustc)?,
     };
-    std::fs::read(&path).map_err(|source| Error::Binary { path, source })
+    read(&path)
 }
 
-fn built(args: &ImageArgs, source: &Source, rustc: &Rustc) -> Result<PathBuf, Error> {
-    let platform = args.platform();
+/// Reads a binary.
+pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Error> {
+    std::fs::read(path).map_err(|source| Error::Binary {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+/// Compiles the binary of the image.
+pub(crate) fn built(
+    source: &Source,
+    cargo_home: &Path,
+    platform: Platform,
+    rustc: &Rustc,
+) -> Result<PathBuf, Error> {
     let linker = toolchain::linker(rustc, platform)?;
     status!(
         "building {PRODUCT} for {}; without a cache, the build takes some minutes",
@@ -111,10 +125,11 @@ fn built(args: &ImageArgs, source: &Source, rustc: &Rustc) -> Result<PathBuf, Er
     let recipe = Recipe {
         root: &source.workspace.root,
         target_directory: &source.workspace.target_directory,
-        cargo_home: &args.cargo_home(),
+        cargo_home,
         rustc,
+        program: (PRODUCT, PRODUCT),
         platform,
-        linker: &linker,
+        linking: Linking::Static(&linker),
     };
     Ok(compile::compile(&recipe)?)
 }
@@ -167,7 +182,8 @@ fn print_summary(image: &Image, platform: Platform, linkage: elf::Linkage) {
     );
 }
 
-fn bill_of_materials(
+/// The bill of materials of an image.
+pub(crate) fn bill_of_materials(
     source: &Source,
     image: &Image,
     platform: Platform,
@@ -179,12 +195,14 @@ fn bill_of_materials(
         Libc::Musl => "musl ".to_owned(),
     };
     let subject = Subject {
+        package: PRODUCT,
+        form: Form::Image,
         version: &source.version,
         digest: image.digest(),
         license: source.workspace.license.as_deref(),
         time: source.provenance.time,
         rust: &rustc.release,
-        libc: &libc,
+        libc: Some(&libc),
     };
     Ok(sbom::spdx(&source.workspace.root, &platform.target(), &subject)?)
 }
@@ -217,16 +235,17 @@ fn print_path(path: &Path, what: &str) {
     status!("{what} is in {}", path.display());
 }
 
-fn names(destination: &Destination, tags: &[String]) -> Vec<String> {
+/// The image's references by tag.
+pub(crate) fn names(destination: &Destination, tags: &[String]) -> Vec<String> {
     tags.iter().map(|tag| destination.tagged(tag).whole()).collect()
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use jiff::Timestamp;
 
-    fn source(revision: Option<&str>) -> Source {
+    pub(crate) fn source(revision: Option<&str>) -> Source {
         Source {
             workspace: Workspace {
                 root: "/work".into(),

@@ -1,28 +1,37 @@
-//! The files of a release, for users without this checkout. Only the last function writes to the disk.
+//! `cargo ship release`: the steps that write all files of a release.
+//!
+//! The modules below are pure, except [`plugin`] and [`signing`], which call other programs. The files contain no time but that of
+//! the commit, so a second build of the commit writes the same bytes. Only signatures differ.
 
-use crate::image::hex;
+mod files;
+mod notes;
+mod person;
+mod plugin;
+mod signing;
+mod statements;
+mod version;
+
+pub(crate) use files::{
+    CHECKSUMS, IMAGE_ARCHIVE, IMAGE_REFERENCE, MANIFESTS, POLICIES, PROVENANCE, bundle_of, digests,
+};
+pub(crate) use person::Person;
+pub(crate) use signing::{Signer, Verifier};
+pub(crate) use version::Version;
+
+use crate::args::ReleaseArgs;
+use crate::crane::{self, Crane};
+use crate::destination::{self, Destination};
+use crate::image::{self, Blob, Image};
+use crate::manifest::{self, Manifests, Selection};
+use crate::platform::Platform;
+use crate::product::{self, Source};
+use crate::toolchain::{self, Rustc};
+use crate::workspace::PRODUCT;
+use crate::{archive, tool};
+use files::Files;
+use statements::Facts;
 use std::io;
 use std::path::{Path, PathBuf};
-
-/// A version such as `v1.2.3` or `v1.2.3-rc.1`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Version(String);
-
-/// The file with all manifests, with the webhook.
-pub(crate) const MANIFESTS: &str = "release.yaml";
-/// The file with all manifests, with admission policies instead of the webhook.
-pub(crate) const POLICIES: &str = "release-policies.yaml";
-
-/// The contents of a release.
-#[derive(Clone, Debug)]
-pub(crate) struct Contents {
-    /// Each file of resolved manifests.
-    pub(crate) manifests: Vec<(&'static str, String)>,
-    /// The image reference by digest.
-    pub(crate) image: String,
-    /// The bill of materials, if one was requested.
-    pub(crate) sbom: Option<Vec<u8>>,
-}
 
 /// The release cannot be written.
 #[derive(Debug, thiserror::Error)]
@@ -32,163 +41,219 @@ pub(crate) enum Error {
          `git status`), or use --allow-dirty"
     )]
     Dirty,
+    #[error("{} cannot be read ({source})", path.display())]
+    Read { path: PathBuf, source: io::Error },
     #[error("{} cannot be written ({source}): choose a writable folder with --out", path.display())]
     Write { path: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Destination(#[from] destination::Error),
+    #[error(transparent)]
+    Toolchain(#[from] toolchain::Error),
+    #[error(transparent)]
+    Product(#[from] product::Error),
+    #[error(transparent)]
+    Image(#[from] image::Error),
+    #[error(transparent)]
+    Archive(#[from] archive::Error),
+    #[error(transparent)]
+    Files(#[from] manifest::files::Error),
+    #[error(transparent)]
+    Manifest(#[from] manifest::Error),
+    #[error(transparent)]
+    Plugin(#[from] plugin::Error),
+    #[error(transparent)]
+    Crane(#[from] crane::Error),
+    #[error(transparent)]
+    Tool(#[from] tool::Error),
+    #[error("a file of the release cannot be written as JSON: {0}")]
+    Json(#[from] serde_json::Error),
 }
 
-impl Version {
-    /// Parses a version of the command line.
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        let (numbers, suffix) = text
-            .split_once('-')
-            .map_or((text, None), |(numbers, suffix)| (numbers, Some(suffix)));
-        let numbers: Vec<&str> = numbers.strip_prefix('v').unwrap_or_default().split('.').collect();
-        let is_number = |part: &&str| {
-            part.parse::<u32>()
-                .is_ok_and(|number| number.to_string() == **part)
+/// The inputs of all steps.
+struct Release<'a> {
+    args: &'a ReleaseArgs,
+    source: Source,
+    rustc: Rustc,
+    destination: Destination,
+}
+
+/// Writes the files, signs them, and pushes the image. Returns the image reference by digest.
+pub(crate) fn release(args: &ReleaseArgs, source: &Source) -> Result<String, Error> {
+    if source.provenance.dirty && !args.allow_dirty {
+        return Err(Error::Dirty);
+    }
+    let release = Release {
+        args,
+        source: source_of(args, source),
+        rustc: toolchain::rustc()?,
+        destination: Destination::parse(Some(&args.repo))?,
+    };
+    release.check()?;
+    let manifests = release.manifests()?;
+    let signer = args.key.as_deref().map(|key| Signer::new(release.root(), key));
+    let signer = signer.transpose()?;
+    let mut files = Files::default();
+    let (index, images) = release.images(&mut files)?;
+    let reference = release.destination.pinned(&index.digest).whole();
+    files.add(IMAGE_REFERENCE, format!("{reference}\n"));
+    for (name, manifests) in manifests {
+        files.add(name, manifests.resolved(PRODUCT, &reference)?.joined());
+    }
+    files.add(IMAGE_ARCHIVE, release.bundle(&index, &images)?);
+    if !args.without_plugin {
+        plugin::add(&release, &mut files)?;
+    }
+    release.documents(&reference, &mut files)?;
+    files.write(&args.out)?;
+    if let Some(signer) = &signer {
+        signer.sign_files(&args.out)?;
+    }
+    if args.push {
+        release.push(&reference, signer.as_ref())?;
+    }
+    status!("{} is in {}", args.version.as_str(), args.out.display());
+    Ok(reference)
+}
+
+/// The source with the version and the address of the release, which become labels of the image.
+fn source_of(args: &ReleaseArgs, source: &Source) -> Source {
+    let mut source = source.clone();
+    args.version.plain().clone_into(&mut source.version);
+    source.workspace.repository = Some(args.source_repository.clone());
+    source
+}
+
+impl Release<'_> {
+    /// Finds what would fail after the build, which takes minutes.
+    fn check(&self) -> Result<(), Error> {
+        self.report_version();
+        if self.args.push {
+            self.crane()?.check(&self.destination)?;
+        }
+        if self.args.without_plugin || self.args.binaries.is_some() {
+            return Ok(());
+        }
+        let check = |platform| toolchain::zig(&self.rustc, platform);
+        Ok(self.platforms().try_for_each(check)?)
+    }
+
+    fn crane(&self) -> Result<Crane, Error> {
+        Ok(Crane::new(self.root(), self.args.registry.insecure_registry)?)
+    }
+
+    fn root(&self) -> &Path {
+        &self.source.workspace.root
+    }
+
+    fn report_version(&self) {
+        let compiled = &self.source.workspace.version;
+        if self.source.version != *compiled {
+            let version = self.args.version.as_str();
+            status!("note: the programs of {version} report the version {compiled}");
+        }
+    }
+
+    fn platforms(&self) -> impl Iterator<Item = Platform> {
+        let libc = self.args.libc;
+        let processors = self.args.platforms.iter();
+        processors.map(move |&processor| Platform { processor, libc })
+    }
+
+    /// All manifests with the version as a label, with the webhook and with policies.
+    fn manifests(&self) -> Result<[(&'static str, Manifests); 2], Error> {
+        let read = |selection| {
+            let manifests = Manifests::checked(manifest::files::read(&selection)?)?;
+            manifests.images(&[PRODUCT])?;
+            Ok::<_, Error>(manifests.versioned(self.args.version.as_str())?)
         };
-        let allowed = |c: char| c.is_ascii_alphanumeric() || ".-".contains(c);
-        // The value of a label must end with a letter or digit.
-        let good_end = |suffix: &str| {
-            suffix.ends_with(|c: char| c.is_ascii_alphanumeric()) && suffix.chars().all(allowed)
+        let webhook = Selection::Files {
+            paths: vec![self.root().join("config")],
+            recursive: false,
         };
-        if numbers.len() == 3
-            && numbers.iter().all(is_number)
-            && suffix.is_none_or(good_end)
-            && text.len() <= 63
-        {
-            Ok(Self(text.to_owned()))
-        } else {
-            Err(format!(
-                "'{text}' is not a valid version: write it as v1.2.3 or v1.2.3-rc.1"
-            ))
+        let policies = Selection::Kustomization(self.root().join("overlays/policies"));
+        Ok([(MANIFESTS, read(webhook)?), (POLICIES, read(policies)?)])
+    }
+
+    /// Builds the image of each platform, and adds its bill of materials.
+    fn images(&self, files: &mut Files) -> Result<(Blob, Vec<Image>), Error> {
+        let mut images = Vec::new();
+        for platform in self.platforms() {
+            let binary = product::read(&self.binary(PRODUCT, platform, || {
+                let cargo_home = self.args.source.cargo_home();
+                Ok(product::built(&self.source, &cargo_home, platform, &self.rustc)?)
+            })?)?;
+            let image = product::image(&self.source, platform, &binary)?;
+            let bill = product::bill_of_materials(&self.source, &image, platform, &self.rustc, &binary)?;
+            let name = format!("{PRODUCT}-image-linux-{}.spdx.json", platform.processor.oci());
+            files.add(&name, bill);
+            images.push(image);
+        }
+        Ok((image::index(&images)?, images))
+    }
+
+    /// The path of a given binary, or of the binary that is built.
+    fn binary(
+        &self,
+        name: &str,
+        platform: Platform,
+        build: impl FnOnce() -> Result<PathBuf, Error>,
+    ) -> Result<PathBuf, Error> {
+        match &self.args.binaries {
+            Some(folder) => Ok(folder.join(format!("{name}-{}", platform.processor.oci()))),
+            None => build(),
         }
     }
 
-    pub(crate) fn as_str(&self) -> &str {
-        &self.0
+    fn bundle(&self, index: &Blob, images: &[Image]) -> Result<Vec<u8>, Error> {
+        let tags = [self.args.version.as_str().to_owned()];
+        Ok(archive::bundle(
+            index,
+            images,
+            &product::names(&self.destination, &tags),
+        )?)
     }
 
-    /// The version without the letter, as in Cargo.
-    pub(crate) fn plain(&self) -> &str {
-        self.0.trim_start_matches('v')
-    }
-}
-
-/// Names and contents of the files; the last file contains the checksums of the others.
-pub(crate) fn files(contents: Contents) -> Vec<(&'static str, Vec<u8>)> {
-    let Contents {
-        manifests,
-        image,
-        sbom,
-    } = contents;
-    let manifests = manifests.into_iter();
-    let mut files: Vec<_> = manifests.map(|(name, text)| (name, text.into_bytes())).collect();
-    files.push(("image.txt", format!("{image}\n").into_bytes()));
-    files.extend(sbom.map(|sbom| ("sbom.spdx.json", sbom)));
-    let checksums = checksums(&files);
-    files.push(("checksums.txt", checksums.into_bytes()));
-    files
-}
-
-/// The checksums in the format of `sha256sum --check`.
-fn checksums(files: &[(&str, Vec<u8>)]) -> String {
-    files
-        .iter()
-        .map(|(name, content)| format!("{}  {name}\n", hex(content)))
-        .collect()
-}
-
-/// Writes the files.
-pub(crate) fn write(folder: &Path, files: &[(&str, Vec<u8>)]) -> Result<(), Error> {
-    std::fs::create_dir_all(folder).map_err(unwritable(folder))?;
-    for (name, content) in files {
-        let path = folder.join(name);
-        std::fs::write(&path, content).map_err(unwritable(&path))?;
-    }
-    Ok(())
-}
-
-fn unwritable(path: &Path) -> impl FnOnce(io::Error) -> Error {
-    let path = path.to_owned();
-    move |source| Error::Write { path, source }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::process::Command;
-
-    fn contents() -> Contents {
-        Contents {
-            manifests: vec![(MANIFESTS, "a: 1\n".into()), (POLICIES, "a: 2\n".into())],
-            image: "localhost/pod-affinity@sha256:0".into(),
-            sbom: Some(b"{}\n".to_vec()),
-        }
-    }
-
-    #[test]
-    fn versions_are_written_as_releases_are() {
-        for good in ["v0.1.0", "v1.2.3", "v10.0.0-rc.1"] {
-            assert_eq!(Version::parse(good).unwrap().as_str(), good);
-        }
-        for bad in [
-            "1.2.3",
-            "v1.2",
-            "v1.2.3.4",
-            "v1.2.x",
-            "v01.2.3",
-            "v1.2.3-",
-            "v1.2.3+x",
-            "v1.2.3-a_",
-            "",
-        ] {
-            assert!(Version::parse(bad).is_err(), "{bad}");
-        }
-    }
-
-    #[test]
-    fn cargo_writes_the_version_without_its_letter() {
-        assert_eq!(Version::parse("v1.2.3-rc.1").unwrap().plain(), "1.2.3-rc.1");
-    }
-
-    #[test]
-    fn the_checksums_of_a_release_pass_sha256sum() {
-        let folder = tempfile::tempdir().unwrap();
-        let inner = folder.path().join("new/release");
-        write(&inner, &files(contents())).unwrap();
-        let check = Command::new("sha256sum")
-            .args(["--check", "--strict", "checksums.txt"])
-            .current_dir(&inner)
-            .output();
-        assert!(check.unwrap().status.success());
-    }
-
-    #[test]
-    fn every_other_file_has_a_checksum() {
-        let files = files(contents());
-        let (_, checksums) = files.last().unwrap();
-        assert_eq!(
-            String::from_utf8_lossy(checksums).lines().count(),
-            files.len() - 1
+    /// Adds the documents about the release. The provenance lists all other files, so it comes last.
+    fn documents(&self, reference: &str, files: &mut Files) -> Result<(), Error> {
+        let read = |name: &str| {
+            let path = self.root().join(name);
+            std::fs::read_to_string(&path).map_err(|source| Error::Read { path, source })
+        };
+        let lock = read("Cargo.lock")?;
+        let facts = Facts {
+            args: self.args,
+            source: &self.source,
+            rust: &self.rustc.release,
+            reference,
+            lock: &lock,
+        };
+        files.add(
+            "release-notes.md",
+            notes::notes(&read("CHANGELOG.md")?, &self.args.version),
         );
+        files.add("openvex.json", json(&facts.vex())?);
+        files.add("SECURITY-INSIGHTS.yml", facts.security_insights());
+        let provenance = json(&facts.provenance(&files.digests()))?;
+        files.add(PROVENANCE, provenance);
+        Ok(())
     }
 
-    #[test]
-    fn a_release_without_a_bill_of_materials_has_one_file_less() {
-        let without = Contents {
-            sbom: None,
-            ..contents()
-        };
-        assert_eq!(files(without).len(), 4);
+    /// Pushes the index from the archive, and signs it.
+    fn push(&self, reference: &str, signer: Option<&Signer>) -> Result<(), Error> {
+        let version = self.args.version.as_str();
+        self.crane()?
+            .push_archive(&self.args.out.join(IMAGE_ARCHIVE), &self.destination, version)?;
+        match signer {
+            Some(signer) => {
+                Ok(signer.sign_image(&self.args.out, reference, self.args.registry.insecure_registry)?)
+            }
+            None => Ok(()),
+        }
     }
+}
 
-    #[test]
-    fn a_folder_that_cannot_be_created_is_an_error() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        let error = write(&file.path().join("x"), &files(contents()))
-            .unwrap_err()
-            .to_string();
-        assert!(error.contains("--out"), "{error}");
-    }
+fn json(content: &serde_json::Value) -> Result<Vec<u8>, serde_json::Error> {
+    let mut json = serde_json::to_vec_pretty(content)?;
+    json.push(b'\n');
+    Ok(json)
 }

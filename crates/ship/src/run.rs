@@ -1,11 +1,11 @@
 //! The steps of each command.
 
-use crate::args::{Args, Command, ImageArgs, ManifestArgs, ReleaseArgs};
+use crate::args::{Args, Command, ImageArgs, ManifestArgs, ReleaseArgs, VerifyArgs};
 use crate::kubectl::{self, Verb};
 use crate::manifest::{self, Manifests, Selection, files};
 use crate::product::{self, Source};
-use crate::release::{self, Contents};
 use crate::workspace::{self, PRODUCT, Provenance};
+use crate::{release, verify};
 use std::ffi::OsString;
 use std::io::{self, Write};
 
@@ -24,6 +24,8 @@ pub(crate) enum Error {
     Kubectl(#[from] kubectl::Error),
     #[error(transparent)]
     Release(#[from] release::Error),
+    #[error(transparent)]
+    Verify(#[from] verify::Error),
     #[error("standard output cannot be written: {0}")]
     Output(io::Error),
 }
@@ -40,12 +42,13 @@ pub(crate) fn run(args: Args) -> Result<u8, Error> {
         } => apply(&manifests, &image, &kubectl),
         Command::Delete { manifests, kubectl } => delete(&manifests, &kubectl),
         Command::Release(args) => release(&args),
+        Command::Verify(args) => verify(&args),
     }
 }
 
 fn build(image: &ImageArgs) -> Result<u8, Error> {
-    let shipped = product::ship(image, &source(image)?, &image.tags())?;
-    print(&format!("{}\n", shipped.reference))
+    let reference = product::ship(image, &source(image.source.source_date_epoch)?, &image.tags())?;
+    print(&format!("{reference}\n"))
 }
 
 fn resolve(manifests: &ManifestArgs, image: &ImageArgs) -> Result<u8, Error> {
@@ -63,45 +66,15 @@ fn delete(manifests: &ManifestArgs, arguments: &[OsString]) -> Result<u8, Error>
     Ok(kubectl::run(Verb::Delete, &manifests.joined(), arguments)?)
 }
 
+fn verify(args: &VerifyArgs) -> Result<u8, Error> {
+    let workspace = workspace::find()?;
+    verify::verify(&workspace.root, args)?;
+    Ok(0)
+}
+
 fn release(args: &ReleaseArgs) -> Result<u8, Error> {
-    let version = &args.version;
-    let source = Source {
-        version: version.plain().to_owned(),
-        ..source(&args.image)?
-    };
-    if source.provenance.dirty && !args.allow_dirty {
-        return Err(release::Error::Dirty.into());
-    }
-    if source.version != source.workspace.version {
-        status!(
-            "note: the binary of {} reports the version {}",
-            version.as_str(),
-            source.workspace.version
-        );
-    }
-    let selections = args.selections(&source.workspace.root).into_iter();
-    let manifests = selections
-        .map(|(file, selection)| Ok((file, parsed(&selection)?.versioned(version.as_str())?)))
-        .collect::<Result<Vec<_>, Error>>()?;
-    let shipped = product::ship(&args.image, &source, &args.tags())?;
-    let resolved = manifests
-        .iter()
-        .map(|(file, manifests)| Ok((*file, manifests.resolved(PRODUCT, &shipped.reference)?.joined())));
-    let contents = Contents {
-        manifests: resolved.collect::<Result<_, Error>>()?,
-        image: shipped.reference.clone(),
-        sbom: shipped.sbom,
-    };
-    let named = || {
-        source
-            .workspace
-            .target_directory
-            .join(format!("release-{}", version.as_str()))
-    };
-    let folder = args.out.clone().unwrap_or_else(named);
-    release::write(&folder, &release::files(contents))?;
-    status!("{} is in {}", version.as_str(), folder.display());
-    print(&format!("{}\n", shipped.reference))
+    let reference = release::release(args, &source(args.source.source_date_epoch)?)?;
+    print(&format!("{reference}\n"))
 }
 
 /// Builds the image only if a manifest refers to it.
@@ -111,19 +84,13 @@ fn resolved(selection: &Selection, image: &ImageArgs) -> Result<Manifests, Error
         status!("no manifest refers to ko://{PRODUCT}, so nothing is built");
         return Ok(manifests);
     }
-    let shipped = product::ship(image, &source(image)?, &image.tags())?;
-    Ok(manifests.resolved(PRODUCT, &shipped.reference)?)
+    let reference = product::ship(image, &source(image.source.source_date_epoch)?, &image.tags())?;
+    Ok(manifests.resolved(PRODUCT, &reference)?)
 }
 
-fn parsed(selection: &Selection) -> Result<Manifests, Error> {
-    let manifests = Manifests::checked(files::read(selection)?)?;
-    manifests.images(&[PRODUCT])?;
-    Ok(manifests)
-}
-
-fn source(image: &ImageArgs) -> Result<Source, Error> {
+fn source(source_date_epoch: Option<i64>) -> Result<Source, Error> {
     let workspace = workspace::find()?;
-    let provenance = Provenance::read(&workspace.root, image.source_date_epoch);
+    let provenance = Provenance::read(&workspace.root, source_date_epoch);
     if provenance.dirty {
         status!("note: files differ from the commit; the label of the revision ends with -dirty");
     }

@@ -6,23 +6,52 @@ mod spdx;
 mod tree;
 
 use crate::compile::cargo;
-use crate::workspace::PRODUCT;
 use jiff::Timestamp;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The image that the bill describes.
+/// The form in which the binary is delivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    Image,
+    Archive,
+}
+
+/// The image or the archive that the bill describes.
 #[derive(Clone, Debug)]
 pub(crate) struct Subject<'a> {
+    /// The package of this workspace that the binary is built from.
+    pub(crate) package: &'a str,
+    pub(crate) form: Form,
     pub(crate) version: &'a str,
-    /// The digest of the image, with its algorithm.
+    /// The digest of the image or the archive, with its algorithm.
     pub(crate) digest: &'a str,
     pub(crate) license: Option<&'a str>,
     pub(crate) time: Timestamp,
     /// The release of Rust, whose standard library is linked in.
     pub(crate) rust: &'a str,
-    /// The C library that is linked in, such as `glibc 2.36`.
-    pub(crate) libc: &'a str,
+    /// The C library that is linked in statically, such as `glibc 2.36`.
+    pub(crate) libc: Option<&'a str>,
+}
+
+impl Form {
+    /// The word of SPDX.
+    fn purpose(self) -> &'static str {
+        match self {
+            Self::Image => "CONTAINER",
+            Self::Archive => "ARCHIVE",
+        }
+    }
+}
+
+impl Subject<'_> {
+    fn name(&self) -> String {
+        let form = match self.form {
+            Form::Image => "image",
+            Form::Archive => "archive",
+        };
+        format!("{} ({form})", self.package)
+    }
 }
 
 /// The bill of materials cannot be written.
@@ -48,7 +77,7 @@ pub(crate) enum Error {
 
 /// Writes the bill of materials for a target.
 pub(crate) fn spdx(root: &Path, target: &str, subject: &Subject<'_>) -> Result<Vec<u8>, Error> {
-    let packages = tree::parse(&cargo_tree(root, target)?)?;
+    let packages = tree::parse(&cargo_tree(root, subject.package, target)?)?;
     let path = root.join("Cargo.lock");
     let lock = std::fs::read_to_string(&path).map_err(|source| Error::Lock { path, source })?;
     let document = spdx::document(subject, &packages, &lock::checksums(&lock)?);
@@ -57,9 +86,9 @@ pub(crate) fn spdx(root: &Path, target: &str, subject: &Subject<'_>) -> Result<V
     Ok(json)
 }
 
-fn cargo_tree(root: &Path, target: &str) -> Result<String, Error> {
+fn cargo_tree(root: &Path, package: &str, target: &str) -> Result<String, Error> {
     let output = Command::new(cargo())
-        .args(["tree", "--locked", "--package", PRODUCT, "--target", target])
+        .args(["tree", "--locked", "--package", package, "--target", target])
         .args([
             "--edges",
             "normal,no-proc-macro",

@@ -31,6 +31,10 @@ pub(crate) enum Error {
         "no program on this machine compiles and links C for {target}: install one of {wanted}, or leave --platform and --libc as they are"
     )]
     Linker { target: String, wanted: String },
+    #[error(
+        "cargo-zigbuild does not run: install it with `pip install cargo-zigbuild ziglang`; it links the plugin for old releases of glibc"
+    )]
+    Zig,
 }
 
 /// Reads the version of rustc.
@@ -49,6 +53,15 @@ pub(crate) fn linker(rustc: &Rustc, platform: Platform) -> Result<String, Error>
     let wanted = compilers.join(", ");
     let found = compilers.into_iter().find(|compiler| runs(compiler));
     found.ok_or(Error::Linker { target, wanted })
+}
+
+/// Checks that the standard library and cargo-zigbuild are installed.
+pub(crate) fn zig(rustc: &Rustc, platform: Platform) -> Result<(), Error> {
+    let target = platform.target();
+    if !library(&rustc.sysroot, &target).is_dir() {
+        return Err(Error::Target { target });
+    }
+    runs("cargo-zigbuild").then_some(()).ok_or(Error::Zig)
 }
 
 fn library(sysroot: &Path, target: &str) -> PathBuf {

@@ -9,6 +9,7 @@ use crate::support::kubectl::{call, file, parsed, printed, workspace};
 use crate::support::placeholders::bound_placeholder;
 use crate::support::pool;
 use crate::support::runs::{create, let_end, nodes_of};
+use crate::support::ship_program::{ADDRESSES, BINARIES, ON_THIS_PROCESSOR};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use serde_json::{Value, json};
@@ -20,22 +21,18 @@ use testbed::{Audit, Nodes, Options, Testbed};
 
 /// The objects of a release, whose image contains only this version.
 fn release(bed: &Testbed, version: &str) -> Vec<Value> {
-    let (folder, binary) = (bed.folder().join(version), bed.folder().join("binary"));
-    std::fs::write(&binary, static_elf(version)).unwrap();
+    let (folder, binaries) = (bed.folder().join(version), bed.folder().join("binaries"));
+    std::fs::create_dir_all(&binaries).unwrap();
+    std::fs::write(binaries.join("pod-affinity-amd64"), static_elf(version)).unwrap();
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut ship = Command::new(cargo);
-    ship.args([
-        "ship",
-        "release",
-        version,
-        "--allow-dirty",
-        "--push=false",
-        "--sbom=none",
-    ])
-    .args(["--repo=registry.invalid/team", "--out"])
-    .arg(&folder)
-    .env("POD_AFFINITY_SHIP_BINARY", &binary)
-    .current_dir(workspace());
+    ship.args(["ship", "release", version, "--repo=registry.invalid/team"])
+        .args(ADDRESSES)
+        .args(ON_THIS_PROCESSOR)
+        .arg("--out")
+        .arg(&folder)
+        .env(BINARIES, &binaries)
+        .current_dir(workspace());
     printed(&ship.output().unwrap());
     parsed(&std::fs::read_to_string(folder.join("release.yaml")).unwrap())
 }

@@ -8,4 +8,5 @@ mod cluster;
 mod image;
 mod pulled;
 mod refused;
+mod release;
 mod setup;

@@ -1,4 +1,5 @@
-//! The only layer, which contains one file. Order, times, owners and compression are fixed, so that builds are reproducible.
+//! Compressed tar archives: the only layer of an image, which contains one file, and the archives of a release. Order, times,
+//! owners and compression are fixed, so that builds are reproducible.
 
 use super::blob::{self, Blob};
 use flate2::{Compression, GzBuilder};
@@ -14,9 +15,22 @@ pub(crate) struct Layer {
     pub(crate) diff_id: String,
 }
 
+/// A file in an archive, which belongs to root.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry<'a> {
+    pub(crate) path: &'a str,
+    pub(crate) mode: u32,
+    pub(crate) content: &'a [u8],
+}
+
 /// Packs one file that belongs to root and that all users may execute.
 pub(crate) fn pack(path: &str, content: &[u8], time: Timestamp) -> io::Result<Layer> {
-    let archive = archive(path, content, time)?;
+    let file = Entry {
+        path,
+        mode: 0o755,
+        content,
+    };
+    let archive = archive(&[file], time)?;
     let compressed = compress(&archive)?;
     Ok(Layer {
         diff_id: blob::digest(&archive),
@@ -24,15 +38,22 @@ pub(crate) fn pack(path: &str, content: &[u8], time: Timestamp) -> io::Result<La
     })
 }
 
-fn archive(path: &str, content: &[u8], time: Timestamp) -> io::Result<Vec<u8>> {
-    let mut header = tar::Header::new_ustar();
-    header.set_mode(0o755);
-    header.set_uid(0);
-    header.set_gid(0);
-    header.set_mtime(seconds(time));
-    header.set_size(content.len() as u64);
+/// Packs several files into a compressed archive.
+pub(crate) fn pack_files(files: &[Entry<'_>], time: Timestamp) -> io::Result<Vec<u8>> {
+    compress(&archive(files, time)?)
+}
+
+fn archive(files: &[Entry<'_>], time: Timestamp) -> io::Result<Vec<u8>> {
     let mut archive = tar::Builder::new(Vec::new());
-    archive.append_data(&mut header, path.trim_start_matches('/'), content)?;
+    for file in files {
+        let mut header = tar::Header::new_ustar();
+        header.set_mode(file.mode);
+        header.set_uid(0);
+        header.set_gid(0);
+        header.set_mtime(seconds(time));
+        header.set_size(file.content.len() as u64);
+        archive.append_data(&mut header, file.path.trim_start_matches('/'), file.content)?;
+    }
     archive.into_inner()
 }
 
@@ -91,7 +112,12 @@ mod tests {
 
     #[test]
     fn the_archive_contains_no_user_names() {
-        let archive = archive("/x", b"", Timestamp::UNIX_EPOCH).unwrap();
+        let file = Entry {
+            path: "/x",
+            mode: 0o644,
+            content: b"",
+        };
+        let archive = archive(&[file], Timestamp::UNIX_EPOCH).unwrap();
         let header = tar::Header::from_byte_slice(&archive[..512]);
         assert_eq!(
             (header.username().unwrap(), header.groupname().unwrap()),

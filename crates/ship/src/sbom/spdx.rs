@@ -1,12 +1,11 @@
 //! The bill of materials as an SPDX 2.3 document. Pure: the same image gives the same bytes.
 
-use super::Subject;
 use super::tree::{Id, Package, Packages};
-use crate::workspace::PRODUCT;
+use super::{Form, Subject};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-const IMAGE: &str = "SPDXRef-Image";
+const SUBJECT: &str = "SPDXRef-Image";
 const UNKNOWN: &str = "NOASSERTION";
 
 /// The document.
@@ -16,6 +15,7 @@ pub(super) fn document(
     checksums: &BTreeMap<Id, String>,
 ) -> Value {
     let Subject {
+        package,
         version,
         digest,
         time,
@@ -26,8 +26,8 @@ pub(super) fn document(
         "spdxVersion": "SPDX-2.3",
         "dataLicense": "CC0-1.0",
         "SPDXID": "SPDXRef-DOCUMENT",
-        "name": format!("{PRODUCT}-{version}"),
-        "documentNamespace": format!("https://spdx.org/spdxdocs/{PRODUCT}-{version}-{short}"),
+        "name": format!("{package}-{version}"),
+        "documentNamespace": format!("https://spdx.org/spdxdocs/{package}-{version}-{short}"),
         "creationInfo": {
             "created": time.to_string(),
             "creators": [concat!("Tool: cargo-ship-", env!("CARGO_PKG_VERSION"))],
@@ -38,7 +38,7 @@ pub(super) fn document(
 }
 
 fn described(subject: &Subject<'_>, packages: &Packages, checksums: &BTreeMap<Id, String>) -> Vec<Value> {
-    let mut described = vec![image(subject)];
+    let mut described = vec![described_subject(subject)];
     described.extend(
         linked(subject)
             .iter()
@@ -55,41 +55,39 @@ fn described(subject: &Subject<'_>, packages: &Packages, checksums: &BTreeMap<Id
     described
 }
 
-fn image(subject: &Subject<'_>) -> Value {
+fn described_subject(subject: &Subject<'_>) -> Value {
     let id = Id {
-        name: format!("{PRODUCT} (image)"),
+        name: subject.name(),
         version: subject.version.to_owned(),
     };
-    let mut image = package(
-        &id,
-        subject.license,
-        Some(subject.digest.trim_start_matches("sha256:")),
-    );
-    image["SPDXID"] = json!(IMAGE);
-    image["primaryPackagePurpose"] = json!("CONTAINER");
-    image["externalRefs"] = json!([purl(&format!(
-        "pkg:oci/{PRODUCT}@{}",
-        subject.digest.replace(':', "%3A")
-    ))]);
-    image
+    let sha256 = subject.digest.trim_start_matches("sha256:");
+    let mut described = package(&id, subject.license, Some(sha256));
+    described["SPDXID"] = json!(SUBJECT);
+    described["primaryPackagePurpose"] = json!(subject.form.purpose());
+    if subject.form == Form::Image {
+        let digest = subject.digest.replace(':', "%3A");
+        described["externalRefs"] = json!([purl(&format!("pkg:oci/{}@{digest}", subject.package))]);
+    }
+    described
 }
 
 /// Libraries that are linked in and are not crates.
-fn linked(subject: &Subject<'_>) -> [(Id, &'static str); 2] {
-    let (name, version) = subject.libc.split_once(' ').unwrap_or((subject.libc, ""));
+fn linked(subject: &Subject<'_>) -> Vec<(Id, &'static str)> {
     let id = |name: &str, version: &str| Id {
         name: name.to_owned(),
         version: version.to_owned(),
     };
-    let license = if name == "musl" {
-        "MIT"
-    } else {
-        "LGPL-2.1-or-later"
-    };
-    [
-        (id("rust-std", subject.rust), "MIT OR Apache-2.0"),
-        (id(name, version), license),
-    ]
+    let mut linked = vec![(id("rust-std", subject.rust), "MIT OR Apache-2.0")];
+    if let Some(libc) = subject.libc {
+        let (name, version) = libc.split_once(' ').unwrap_or((libc, ""));
+        let license = if name == "musl" {
+            "MIT"
+        } else {
+            "LGPL-2.1-or-later"
+        };
+        linked.push((id(name, version), license));
+    }
+    linked
 }
 
 fn from_cargo(id: &Id, license: Option<&str>, checksum: Option<&String>) -> Value {
@@ -129,11 +127,12 @@ fn purl(locator: &str) -> Value {
 fn relationships(subject: &Subject<'_>, packages: &Packages) -> Vec<Value> {
     let related = |from: &str, how: &str, to: &str| json!({"spdxElementId": from, "relationshipType": how, "relatedSpdxElement": to});
     let mut relationships = vec![
-        related("SPDXRef-DOCUMENT", "DESCRIBES", IMAGE),
-        related(IMAGE, "CONTAINS", &reference(&packages.root)),
+        related("SPDXRef-DOCUMENT", "DESCRIBES", SUBJECT),
+        related(SUBJECT, "CONTAINS", &reference(&packages.root)),
     ];
-    let linked =
-        linked(subject).map(|(id, _)| related(&reference(&packages.root), "STATIC_LINK", &reference(&id)));
+    let linked = linked(subject)
+        .into_iter()
+        .map(|(id, _)| related(&reference(&packages.root), "STATIC_LINK", &reference(&id)));
     relationships.extend(linked);
     for (id, package) in &packages.all {
         let depends = package
@@ -170,12 +169,14 @@ mod tests {
 
     fn bill() -> Value {
         let subject = Subject {
+            package: "pod-affinity",
+            form: Form::Image,
             version: "1.2.3",
             digest: "sha256:abc",
             license: Some("Apache-2.0"),
             time: Timestamp::UNIX_EPOCH,
             rust: "1.95.0",
-            libc: "glibc 2.36",
+            libc: Some("glibc 2.36"),
         };
         let checksums = [(id("anyhow", "1.0.104"), "5e".to_owned())].into();
         document(&subject, &tree::parse(OUTPUT).unwrap(), &checksums)
@@ -189,7 +190,7 @@ mod tests {
 
     #[test]
     fn the_bill_is_of_the_image_by_its_digest() {
-        assert_eq!(bill()["relationships"][0]["relatedSpdxElement"], IMAGE);
+        assert_eq!(bill()["relationships"][0]["relatedSpdxElement"], SUBJECT);
         let image = package("pod-affinity (image)");
         assert_eq!(image["checksums"][0]["checksumValue"], "abc");
         assert_eq!(

@@ -1,7 +1,5 @@
-//! Helpers: the program, a small binary that needs no build, and a registry that rejects requests.
+//! Helpers: the program, and small binaries that need no build.
 
-use std::io::{Read, Write};
-use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -9,13 +7,35 @@ use tempfile::TempDir;
 
 pub(crate) const MANIFEST: &str = "apiVersion: v1\nkind: Pod\nmetadata:\n  name: x # named\nspec:\n  containers:\n  - name: x\n    image: ko://pod-affinity # ko://pod-affinity\n";
 
+/// The processors in the header of an ELF file.
+const AMD64: u8 = 62;
+const ARM64: u8 = 183;
+
+/// The addresses that every release needs.
+pub(crate) const ADDRESSES: [&str; 6] = [
+    "--repo=ghcr.io/me",
+    "--downloads=https://example.com/downloads",
+    "--homepage=https://example.com",
+    "--source-repository=https://example.com/source",
+    "--security-contact=mailto:security@example.com",
+    "--maintainer=Ann <ann@example.com>",
+];
+
 /// A folder for a test, with all files that the program reads.
 pub(crate) struct TestFolder(TempDir);
 
 impl TestFolder {
     pub(crate) fn new() -> Self {
         let home = Self(tempfile::tempdir().unwrap());
-        home.write("binary", &static_elf());
+        home.write("binary", &static_elf(AMD64));
+        for (processor, machine) in [("amd64", AMD64), ("arm64", ARM64)] {
+            home.write(
+                &format!("binaries/pod-affinity-{processor}"),
+                &static_elf(machine),
+            );
+            let plugin = format!("binaries/kubectl-pod_affinity-{processor}");
+            home.write_program(&plugin, "#!/bin/sh\necho \"a script for $2\"\n");
+        }
         home.write("pod.yaml", MANIFEST.as_bytes());
         std::fs::create_dir(home.path("docker")).unwrap();
         home
@@ -44,14 +64,31 @@ impl TestFolder {
              [ \"$1\" = kustomize ] && exec cat \"$2/rendered\"\n{{ echo \"$@\"; cat; }} >{}\nexit {code}\n",
             written.display()
         );
-        self.write("bin/kubectl", script.as_bytes());
-        let executable = std::fs::Permissions::from_mode(0o755);
-        std::fs::set_permissions(self.path("bin/kubectl"), executable).unwrap();
+        self.write_program("bin/kubectl", &script);
         self
+    }
+
+    fn write_program(&self, name: &str, script: &str) {
+        self.write(name, script.as_bytes());
+        let executable = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(self.path(name), executable).unwrap();
     }
 
     pub(crate) fn kubectl_input(&self) -> Option<String> {
         std::fs::read_to_string(self.path("kubectl-input")).ok()
+    }
+
+    /// Writes a release of this checkout into the folder `out`.
+    pub(crate) fn release(&self, more: &[&str]) {
+        let out = self.path("out");
+        let arguments = [
+            "release",
+            "v1.2.3",
+            "--allow-dirty",
+            "--out",
+            out.to_str().unwrap(),
+        ];
+        self.ship(&[&arguments[..], &ADDRESSES, more].concat()).prints();
     }
 
     /// The program in the workspace, without credentials and kubeconfig of this machine.
@@ -65,6 +102,7 @@ impl TestFolder {
             .env("PATH", format!("{}:{path}", self.path("bin").display()))
             .env("DOCKER_CONFIG", self.path("docker"))
             .env("POD_AFFINITY_SHIP_BINARY", self.path("binary"))
+            .env("POD_AFFINITY_SHIP_BINARIES", self.path("binaries"))
             .env("SOURCE_DATE_EPOCH", "1700000000")
             .stdin(Stdio::null());
         Ship(command)
@@ -115,64 +153,12 @@ pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// The responses of a registry: to the first request for authentication, and to later requests.
-pub(crate) struct Stub {
-    pub(crate) version: &'static str,
-    pub(crate) rest: &'static str,
-}
-
-pub(crate) const ANONYMOUS_ALLOWED: &str =
-    "HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
-pub(crate) const AUTHENTICATE: &str = "HTTP/1.1 401 Unauthorized\r\nwww-authenticate: Basic realm=\"here\"\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
-pub(crate) const FORBIDDEN: &str =
-    "HTTP/1.1 403 Forbidden\r\ncontent-length: 15\r\nconnection: close\r\n\r\nnot your branch";
-pub(crate) const READ_ONLY: &str =
-    "HTTP/1.1 405 Method Not Allowed\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
-
-impl Stub {
-    /// Listens until the test ends, and returns the address.
-    pub(crate) fn start(self) -> String {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap().to_string();
-        std::thread::spawn(move || {
-            for connection in listener.incoming() {
-                let mut connection = connection.unwrap();
-                let head = head(&mut connection);
-                let answer = if head.starts_with("GET /v2/ ") {
-                    self.version
-                } else {
-                    self.rest
-                };
-                connection.write_all(answer.as_bytes()).unwrap();
-            }
-        });
-        address
-    }
-}
-
-/// The head of a request; the first byte only for a TLS handshake.
-fn head(connection: &mut impl Read) -> String {
-    const GREETING: u8 = 22;
-    let mut head = Vec::new();
-    let mut byte = [0];
-    while !head.ends_with(b"\r\n\r\n") && head != [GREETING] && connection.read(&mut byte).unwrap() == 1 {
-        head.push(byte[0]);
-    }
-    String::from_utf8(head).unwrap()
-}
-
 /// Headers of an executable without an interpreter and libraries. The tests never start it, because it would crash.
-fn static_elf() -> Vec<u8> {
+fn static_elf(machine: u8) -> Vec<u8> {
     let mut file = vec![0; 64];
     file[..8].copy_from_slice(&[0x7f, b'E', b'L', b'F', 2, 1, 1, 0]);
-    file[16..20].copy_from_slice(&[2, 0, 62, 0]);
+    file[16..20].copy_from_slice(&[2, 0, machine, 0]);
     file
-}
-
-/// A loopback address without a listener.
-pub(crate) fn closed_port() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().to_string()
 }
 
 /// Names of the files in a folder and its subfolders.

@@ -1,6 +1,6 @@
 //! The input that kubectl gets, and the failures after which kubectl is not called.
 
-use crate::fixture::{MANIFEST, TestFolder, closed_port};
+use crate::fixture::{MANIFEST, TestFolder};
 
 fn call(home: &TestFolder, verb: &str, files: &[&str], more: &[&str]) -> crate::fixture::Ship {
     let paths: Vec<_> = files
@@ -87,12 +87,12 @@ fn after_one_bad_file_kubectl_is_not_called() {
 }
 
 #[test]
-fn after_a_failed_push_kubectl_is_not_called() {
+fn after_a_failed_build_kubectl_is_not_called() {
     let home = TestFolder::new().with_kubectl(0);
-    let said = call(&home, "apply", &["pod.yaml"], &[])
-        .env("KO_DOCKER_REPO", closed_port())
+    let said = call(&home, "apply", &["pod.yaml"], &["--push=false", "--sbom=none"])
+        .env("POD_AFFINITY_SHIP_BINARY", "/nowhere")
         .fails();
-    assert!(said.contains("cannot be reached"), "{said}");
+    assert!(said.contains("/nowhere cannot be read"), "{said}");
     assert_eq!(home.kubectl_input(), None);
 }
 

@@ -99,22 +99,7 @@ fn a_bill_of_materials_lists_what_is_linked_in_and_not_what_tests_use() {
 #[test]
 fn a_release_of_this_checkout_has_the_webhook_in_one_file_and_policies_in_the_other() {
     let home = TestFolder::new();
-    let out = home.path("out");
-    let arguments = [
-        "release",
-        "v1.2.3",
-        "--allow-dirty",
-        "--push=false",
-        "--sbom=none",
-    ];
-    home.ship(
-        &[
-            &arguments[..],
-            &["--repo=ghcr.io/me", "--out", out.to_str().unwrap()],
-        ]
-        .concat(),
-    )
-    .prints();
+    home.release(&["--without-plugin"]);
     let image = format!("image: {}", home.text("out/image.txt").trim());
     let [webhook, policies] =
         ["release.yaml", "release-policies.yaml"].map(|file| home.text(&format!("out/{file}")));
@@ -139,35 +124,47 @@ fn a_release_of_this_checkout_has_the_webhook_in_one_file_and_policies_in_the_ot
 fn a_release_is_complete_and_the_same_each_time() {
     let (one, two) = (TestFolder::new(), TestFolder::new());
     for home in [&one, &two] {
-        let (out, manifest) = (home.path("out"), home.path("pod.yaml"));
-        let arguments = [
-            "release",
-            "v1.2.3",
-            "--allow-dirty",
-            "--push=false",
-            "--repo=ghcr.io/me",
-            "--out",
-            out.to_str().unwrap(),
-            "-f",
-        ];
-        home.ship(&[&arguments[..], &[manifest.to_str().unwrap()]].concat())
-            .prints();
+        home.release(&[]);
     }
-    assert_eq!(
-        names(&one.path("out")),
-        ["checksums.txt", "image.txt", "release.yaml", "sbom.spdx.json"]
-    );
-    for file in names(&one.path("out")) {
-        let file = format!("out/{file}");
-        assert_eq!(one.text(&file), two.text(&file), "{file}");
+    let files = [
+        "SECURITY-INSIGHTS.yml",
+        "checksums.txt",
+        "image.txt",
+        "krew.yaml",
+        "kubectl-pod_affinity-completions.tar.gz",
+        "kubectl-pod_affinity-linux-amd64.spdx.json",
+        "kubectl-pod_affinity-linux-amd64.tar.gz",
+        "kubectl-pod_affinity-linux-arm64.spdx.json",
+        "kubectl-pod_affinity-linux-arm64.tar.gz",
+        "openvex.json",
+        "pod-affinity-image-linux-amd64.spdx.json",
+        "pod-affinity-image-linux-arm64.spdx.json",
+        "pod-affinity-image.tar",
+        "provenance.intoto.json",
+        "release-notes.md",
+        "release-policies.yaml",
+        "release.yaml",
+    ];
+    assert_eq!(names(&one.path("out")), files);
+    for file in files {
+        let read = |home: &TestFolder| std::fs::read(home.path("out").join(file)).unwrap();
+        assert!(read(&one) == read(&two), "{file}");
     }
-    let (manifests, image) = (one.text("out/release.yaml"), one.text("out/image.txt"));
-    assert!(
-        manifests.contains(&format!("image: {} #", image.trim())),
-        "{manifests}"
-    );
-    assert!(
-        manifests.contains("\"app.kubernetes.io/version\": \"v1.2.3\"")
-            && manifests.contains("name: x # named")
-    );
+}
+
+#[test]
+fn the_manifest_for_krew_has_the_archive_of_each_platform() {
+    let home = TestFolder::new();
+    home.release(&[]);
+    let krew: serde_yaml::Value = serde_yaml::from_str(&home.text("out/krew.yaml")).unwrap();
+    let (checksums, platforms) = (home.text("out/checksums.txt"), &krew["spec"]["platforms"]);
+    for (number, processor) in ["amd64", "arm64"].into_iter().enumerate() {
+        let platform = &platforms[number];
+        assert_eq!(platform["selector"]["matchLabels"]["arch"], processor);
+        let file = format!("kubectl-pod_affinity-linux-{processor}.tar.gz");
+        assert_eq!(platform["uri"], format!("https://example.com/downloads/{file}"));
+        let sha256 = platform["sha256"].as_str().unwrap();
+        assert!(checksums.contains(&format!("{sha256}  {file}\n")), "{checksums}");
+    }
+    assert!(!home.text("out/krew.yaml").contains("${"));
 }

@@ -1,12 +1,6 @@
 //! Every failure is reported with its remedy, and nothing is printed to standard output.
 
-use crate::fixture::{ANONYMOUS_ALLOWED, AUTHENTICATE, FORBIDDEN, READ_ONLY, Stub, TestFolder, closed_port};
-
-fn pushed(home: &TestFolder, repository: &str) -> String {
-    home.ship(&["build", "--sbom=none"])
-        .env("KO_DOCKER_REPO", repository)
-        .fails()
-}
+use crate::fixture::{ADDRESSES, TestFolder};
 
 fn resolved(home: &TestFolder, file: &str) -> String {
     let path = home.path(file);
@@ -20,103 +14,6 @@ fn without_a_repository_a_push_is_an_error() {
         said.contains("KO_DOCKER_REPO is not set") && said.contains("--push=false"),
         "{said}"
     );
-}
-
-#[test]
-fn an_unreachable_registry_is_reported_before_the_build() {
-    let home = TestFolder::new();
-    let build = home
-        .ship(&["build"])
-        .env("KO_DOCKER_REPO", closed_port())
-        .env("POD_AFFINITY_SHIP_BINARY", "/nowhere");
-    let said = build.fails();
-    assert!(said.contains("cannot be reached (Connection refused"), "{said}");
-}
-
-#[test]
-fn a_registry_that_requires_authentication_is_an_error_with_docker_login() {
-    let stub = Stub {
-        version: AUTHENTICATE,
-        rest: AUTHENTICATE,
-    };
-    let said = pushed(&TestFolder::new(), &stub.start());
-    assert!(
-        said.contains("requires authentication") && said.contains("docker login 127.0.0.1:"),
-        "{said}"
-    );
-}
-
-#[test]
-fn a_wrong_password_and_a_missing_password_have_different_errors() {
-    let (home, address) = (
-        TestFolder::new(),
-        Stub {
-            version: AUTHENTICATE,
-            rest: AUTHENTICATE,
-        }
-        .start(),
-    );
-    let config = format!(r#"{{"auths": {{"{address}": {{"auth": "bWU6c2VjcmV0"}}}}}}"#);
-    home.write("docker/config.json", config.as_bytes());
-    let said = pushed(&home, &address);
-    assert!(
-        said.contains("does not accept the credentials in") && !said.contains("secret"),
-        "{said}"
-    );
-}
-
-#[test]
-fn a_push_without_the_right_is_an_error_with_the_registrys_message() {
-    let (home, address) = (
-        TestFolder::new(),
-        Stub {
-            version: AUTHENTICATE,
-            rest: FORBIDDEN,
-        }
-        .start(),
-    );
-    let config = format!(r#"{{"auths": {{"{address}": {{"auth": "bWU6c2VjcmV0"}}}}}}"#);
-    home.write("docker/config.json", config.as_bytes());
-    let said = pushed(&home, &address);
-    assert!(
-        said.contains("does not let you push there (403: not your branch)"),
-        "{said}"
-    );
-}
-
-#[test]
-fn a_read_only_registry_is_an_error() {
-    let said = pushed(
-        &TestFolder::new(),
-        &Stub {
-            version: ANONYMOUS_ALLOWED,
-            rest: READ_ONLY,
-        }
-        .start(),
-    );
-    assert!(said.contains("accepts no pushes (405)"), "{said}");
-}
-
-#[test]
-fn plain_http_to_another_machine_must_be_requested() {
-    // 0.0.0.0 connects to this machine, but it is not a loopback address.
-    let address = Stub {
-        version: ANONYMOUS_ALLOWED,
-        rest: READ_ONLY,
-    }
-    .start()
-    .replace("127.0.0.1", "0.0.0.0");
-    let home = TestFolder::new();
-    let said = pushed(&home, &address);
-    assert!(
-        said.contains("cannot be reached") && said.contains("add --insecure-registry"),
-        "{said}"
-    );
-    let insecure = home
-        .ship(&["build", "--sbom=none", "--insecure-registry"])
-        .env("KO_DOCKER_REPO", &address);
-    let said = insecure.fails();
-    assert!(said.contains("accepts no pushes (405)"), "{said}");
 }
 
 #[test]
@@ -191,6 +88,17 @@ fn an_invalid_version_is_an_error() {
     assert!(String::from_utf8_lossy(&said.stderr).contains("write it as v1.2.3"));
 }
 
+#[test]
+fn a_release_without_addresses_is_an_error_that_names_them() {
+    let said = TestFolder::new().ship(&["release", "v1.2.3"]).output();
+    assert_eq!(said.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&said.stderr).into_owned();
+    assert!(
+        said.contains("--downloads") && said.contains("--security-contact"),
+        "{said}"
+    );
+}
+
 fn checkout(home: &TestFolder, package: &str) {
     let manifest =
         format!("[package]\nname = \"{package}\"\nversion = \"0.1.0\"\nedition = \"2024\"\n[workspace]\n");
@@ -208,7 +116,7 @@ fn a_release_with_uncommitted_changes_is_an_error() {
         .status();
     assert!(git.unwrap().success());
     let said = home
-        .ship(&["release", "v1.2.3", "--push=false"])
+        .ship(&[&["release", "v1.2.3"], &ADDRESSES[..]].concat())
         .within(&home.path("other"))
         .fails();
     assert!(said.contains("commit or stash the changes"), "{said}");

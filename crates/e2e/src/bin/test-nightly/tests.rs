@@ -10,7 +10,7 @@ const fn nightly(title: &'static str, command: &'static str) -> Nightly {
     Nightly { title, command }
 }
 
-pub(crate) const NIGHTLY: [Nightly; 13] = [
+pub(crate) const NIGHTLY: [Nightly; 14] = [
     nightly(
         "policies under load: a switch from the webhook and back, killed API servers",
         "cargo test --test e2e -- policies_switch policies_lose",
@@ -36,6 +36,10 @@ pub(crate) const NIGHTLY: [Nightly; 13] = [
         "cargo test -p cli --test timeline_browser -- --ignored",
     ),
     nightly("a reproducible image", "cargo test --test e2e -- another_folder"),
+    nightly(
+        "a signed release for both platforms",
+        "cargo test --test e2e -- a_signed_release",
+    ),
     nightly(
         "the cost of a testbed's reduced settings",
         "cargo test --test e2e -- testbed_settings",

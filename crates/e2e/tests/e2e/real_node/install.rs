@@ -1,7 +1,7 @@
 //! Both ways to install pod-affinity, and both ways to uninstall it.
 
 use crate::real_node::setup::{NodeSetup, SOON};
-use crate::support::ship_program::workspace;
+use crate::support::ship_program::{ADDRESSES, ON_THIS_PROCESSOR, workspace};
 use std::path::PathBuf;
 
 /// Patches for manifests on one node without a cluster network, each with its reason.
@@ -46,7 +46,8 @@ pub(crate) fn from_the_checkout(setup: &NodeSetup) -> Installation {
 pub(crate) fn from_a_release(setup: &NodeSetup) -> Installation {
     let folder = setup.folder("release");
     let out = folder.to_str().unwrap();
-    let image = setup.ship(&["release", "v9.8.7", "--allow-dirty", "--sbom=none", "--out", out]);
+    let release = ["release", "v9.8.7", "--push", "--out", out];
+    let image = setup.ship(&[&release[..], &ADDRESSES, &ON_THIS_PROCESSOR].concat());
     let release = std::fs::read_to_string(folder.join("release.yaml")).unwrap();
     let manifests = for_one_node(setup, "release", &release, AN_ASSIGNED_USER);
     setup.kubectl(&["apply", "--filename", manifests.to_str().unwrap()]);

@@ -2,7 +2,7 @@
 
 use crate::real_node::images::{pull, push_program, push_sandbox, unpack};
 use crate::support::pool;
-use crate::support::ship_program::{BINARY, printed, ship, workspace};
+use crate::support::ship_program::{BINARIES, BINARY, binaries, printed, ship, workspace};
 use crate::support::usage::Counted;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
@@ -66,6 +66,9 @@ impl NodeSetup {
             .env("KO_DOCKER_REPO", &self.registry)
             .env("DOCKER_CONFIG", self.bed.folder())
             .envs(self.binary.iter().map(|binary| (BINARY, binary)));
+        if let Some(binary) = &self.binary {
+            command.env(BINARIES, binaries(self.folder("binaries"), binary));
+        }
         printed(&self.output(command))
     }
 

@@ -4,6 +4,7 @@
 use crate::ship::pulled::pull;
 use crate::ship::setup::{ShipSetup, printed, setup};
 use crate::support::pages::{block, blocks};
+use crate::support::ship_program::{ADDRESSES, BINARIES, ON_THIS_PROCESSOR, binaries};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::Api;
 use placement::keys;
@@ -159,19 +160,20 @@ async fn the_commands_of_the_pages_are_followed(setup: &ShipSetup) {
 
 fn a_release_needs_kubectl_only(setup: &ShipSetup) {
     let folder = setup.folder("release");
-    let release = [
-        "release",
-        "v9.8.7",
-        "--allow-dirty",
-        "--out",
-        folder.to_str().unwrap(),
-    ];
-    let reference = setup.ship(&release).prints();
+    let release = ["release", "v9.8.7", "--push", "--out", folder.to_str().unwrap()];
+    let release = setup.ship(&[&release[..], &ADDRESSES, &ON_THIS_PROCESSOR].concat());
+    let binaries = binaries(setup.folder("binaries"), &setup.binary);
+    let reference = release.env(BINARIES, binaries).prints();
+    setup
+        .ship(&["verify", "--registry", folder.to_str().unwrap()])
+        .prints();
     let check = Command::new("sha256sum")
         .args(["--check", "--strict", "checksums.txt"])
         .current_dir(&folder)
         .output();
-    assert_eq!(printed(&check.unwrap()).lines().count(), 4);
+    let checked = printed(&check.unwrap()).lines().count();
+    let files = std::fs::read_dir(&folder).unwrap().count();
+    assert_eq!(checked, files - 1, "all files except the checksums");
     assert_eq!(
         std::fs::read_to_string(folder.join("image.txt")).unwrap(),
         reference

@@ -136,10 +136,7 @@ async fn a_registry_with_users_accepts_only_valid_credentials() {
 
     logged_in(setup, "stale", &registry.address, "bWU6b2xk");
     let stale = refusal(setup, &registry.address, "stale");
-    assert!(
-        stale.contains("does not accept the credentials in") && stale.contains("/stale/config.json"),
-        "{stale}"
-    );
+    assert!(stale.contains("does not accept the credentials"), "{stale}");
 
     logged_in(setup, "me", &registry.address, ME);
     let build = setup
@@ -155,7 +152,10 @@ async fn a_read_only_registry_accepts_no_push() {
     let read_only = json!({"storage": {"maintenance": {"readonly": {"enabled": true}}}});
     let registry = Registry::start(setup, "read-only", &read_only);
     let said = refusal(setup, &registry.address, "nobody");
-    assert!(said.contains("accepts no pushes (405"), "{said}");
+    assert!(
+        said.contains("accepts no pushes") && said.contains("405"),
+        "{said}"
+    );
 }
 
 #[e2e_test(second)]

@@ -18,7 +18,7 @@ pub(crate) struct ShipSetup {
     pub(crate) registry: String,
     /// The image that was built and pushed first: by the real release build, unless a binary was given.
     pub(crate) reference: String,
-    binary: PathBuf,
+    pub(crate) binary: PathBuf,
 }
 
 /// An API server and a registry with the image, without Tekton.

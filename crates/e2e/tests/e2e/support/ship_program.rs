@@ -8,6 +8,30 @@ use std::thread::JoinHandle;
 /// Environment variable with the path of a binary that is shipped instead of a new build.
 pub(crate) const BINARY: &str = "POD_AFFINITY_SHIP_BINARY";
 
+/// Environment variable with the folder of the binaries that a release ships instead of a new build.
+pub(crate) const BINARIES: &str = "POD_AFFINITY_SHIP_BINARIES";
+
+/// Puts the binary into a folder for [`BINARIES`], and returns the folder.
+pub(crate) fn binaries(folder: PathBuf, binary: &Path) -> PathBuf {
+    let link = folder.join("pod-affinity-amd64");
+    if !link.exists() {
+        std::os::unix::fs::symlink(binary, link).unwrap();
+    }
+    folder
+}
+
+/// Arguments that every release needs, except its repository.
+pub(crate) const ADDRESSES: [&str; 6] = [
+    "--allow-dirty",
+    "--downloads=https://example.com/downloads",
+    "--homepage=https://example.com",
+    "--source-repository=https://example.com/source",
+    "--security-contact=mailto:security@example.com",
+    "--maintainer=Ann <ann@example.com>",
+];
+/// Arguments that leave out the parts of a release that take long to build.
+pub(crate) const ON_THIS_PROCESSOR: [&str; 2] = ["--without-plugin", "--platform=linux/amd64"];
+
 /// Standard output of a command that must have succeeded.
 pub(crate) fn printed(output: &Output) -> String {
     assert!(

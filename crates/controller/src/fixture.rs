@@ -220,6 +220,8 @@ impl Caches {
         caches.add_node(node("n1", &json!({})));
         caches.writers.waiting.take(Event::InitDone, waiting_pods::pod);
         caches.writers.quotas.take(Event::InitDone, quotas::quota);
+        let answers = &mut caches.writers.autoscalers;
+        answers.take(Event::InitDone, foreign_events::of_autoscaler);
         caches
     }
 

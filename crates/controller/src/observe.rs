@@ -18,8 +18,10 @@ use placement::keys;
 use placement::names::RunKey;
 use placement::node::{self, NodeFacts, NodeState};
 use placement::plan::{Observation, Placeholder, PlaceholderPod, Repeated, Resize, WaitingPod};
+use placement::queue::is_possible;
 use placement::requests::Operation;
 use placement::run::Run;
+use placement::strategy::Scope;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -141,6 +143,36 @@ impl Stores {
         }
     }
 
+    /// All held runs.
+    pub(crate) fn held(
+        &self,
+        config: &watch::Receiver<Arc<Config>>,
+        clock: &Clock,
+        memory: &impl Recall,
+    ) -> Vec<Observation> {
+        let is_pending = |run: &PipelineRun| run.spec.status.as_deref() == Some(keys::PENDING);
+        let pending = self.runs.state_filter(is_pending);
+        let runs = pending.iter().filter_map(|run| run.run());
+        let held = runs.filter(|run| !run.done && run.is_held_by_us());
+        held.map(|run| self.read(run, config.borrow().clone(), clock(), memory))
+            .collect()
+    }
+
+    /// The nodes that are possible for the run, and on which no placeholder keeps the run away.
+    pub(crate) fn free_nodes(&self, observed: &Observation) -> Vec<NodeFacts> {
+        let (run, isolation) = (&observed.run, observed.enrolment().isolation);
+        let pods = self.pods.read();
+        let keeps_away = |((namespace, _), pod): &(&ObjectKey, &OfRun<PlaceholderPod>)| {
+            let reaches = isolation.scope == Scope::Cluster || *namespace == run.key.namespace;
+            pod.it.node.is_some() && reaches
+        };
+        let taken = pods.iter().filter(keeps_away);
+        let taken: BTreeSet<_> = taken.filter_map(|(_, pod)| pod.it.node.as_deref()).collect();
+        let nodes = self.nodes.read();
+        let is_free = |node: &&NodeFacts| !taken.contains(node.name.as_str()) && is_possible(run, node);
+        nodes.values().filter(is_free).cloned().collect()
+    }
+
     fn set(&self, run: &RunKey) -> Option<Placeholder> {
         let key = (run.namespace.clone(), run.placeholder().as_str().to_owned());
         self.sets.read().get(&key).map(|set| set.it.clone())
@@ -257,138 +289,4 @@ impl Stores {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::fixture::{Caches, at, clock, run, view};
-    use crate::memory::Memory;
-    use serde_json::{Value, json};
-
-    #[tokio::test]
-    async fn a_runs_placeholder_and_pod_are_found_by_name_in_its_namespace() {
-        let mut caches = Caches::ready();
-        caches.add_set(&run(), "s1");
-        caches.add_pod(&run(), "p1", Some("n1"));
-        let observed = caches
-            .stores
-            .observe(run(), &caches.config, &clock(), &Memory::default())
-            .await
-            .unwrap();
-        assert_eq!(observed.statefulset.map(|set| set.uid).as_deref(), Some("s1"));
-        assert_eq!(observed.pod.unwrap().node.as_deref(), Some("n1"));
-    }
-
-    #[test]
-    fn a_run_needs_the_usage_of_the_latest_run_of_its_pipeline_in_its_namespace() {
-        let mut caches = Caches::ready();
-        let record = |uid: &str, second: i64, used: &str, pipeline: &str, namespace: &str| {
-            let metadata = json!({
-                "namespace": namespace, "creationTimestamp": at(second).to_string(), "annotations": {keys::USED: used},
-            });
-            (
-                uid.to_owned(),
-                json!({"metadata": metadata, "spec": {"pipelineRef": {"name": pipeline}}}),
-            )
-        };
-        for (uid, changes) in [
-            record("old", 1, "cpu=9", "build", "ns"),
-            record("latest", 5, "cpu=4", "build", "ns"),
-            record("odd", 7, "lots", "build", "ns"),
-            record("of-other", 8, "cpu=7", "test", "ns"),
-            record("elsewhere", 9, "cpu=8", "build", "other"),
-        ] {
-            caches.add_held_run_with(&uid, &uid, &changes);
-        }
-        let run = |pipeline: &str| {
-            let spec = json!({"spec": {"pipelineRef": {"name": pipeline}}});
-            view("next", "u9", &spec).run().unwrap()
-        };
-        let need = caches.stores.need(&run("build")).unwrap();
-        assert_eq!(need.source, Source::Record("latest".to_owned()));
-        assert_eq!(need.requests.to_string(), "cpu=4");
-        assert_eq!(caches.stores.need(&run("unknown")), None);
-    }
-
-    #[test]
-    fn others_of_the_namespace_have_a_part_in_its_places_if_they_are_ours_and_have_volumes() {
-        let mut caches = Caches::ready();
-        let claim = json!({"spec": {"workspaces": [{"persistentVolumeClaim": {"claimName": "c"}}]}});
-        let with = |mut changes: Value| {
-            json_patch::merge(&mut changes, &claim);
-            changes
-        };
-        let over = json!({"status": {"conditions": [{"type": "Succeeded", "status": "True"}]}});
-        let elsewhere = json!({"metadata": {"namespace": "other"}});
-        let not_ours = json!({"metadata": {"annotations": null}});
-        caches.add_held_run_with("counts", "u2", &claim);
-        caches.add_held_run_with("mounts-nothing", "u3", &json!({}));
-        for (uid, changes) in [
-            ("u4", over),
-            ("u5", elsewhere),
-            ("u6", not_ours),
-            ("u1", json!({})),
-        ] {
-            caches.add_held_run_with(uid, uid, &with(changes));
-        }
-        let others = caches.stores.with_assistants(&run().key);
-        let names: Vec<_> = others.iter().map(|other| other.key.name.as_str()).collect();
-        assert_eq!(names, ["counts"]);
-    }
-
-    #[tokio::test]
-    async fn a_run_of_the_same_name_in_another_namespace_or_life_sees_neither() {
-        let mut caches = Caches::ready();
-        caches.add_set(&run(), "s1");
-        let (mut elsewhere, mut recreated) = (run(), run());
-        elsewhere.key.namespace = "other".into();
-        recreated.key.uid = "u2".into();
-        for other in [elsewhere, recreated] {
-            let observed = caches
-                .stores
-                .observe(other.clone(), &caches.config, &clock(), &Memory::default())
-                .await
-                .unwrap();
-            assert!(
-                observed.statefulset.is_none() && observed.pod.is_none(),
-                "{other:?}"
-            );
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn nothing_is_decided_before_the_first_lists_are_in() {
-        let (empty, ready) = (Caches::empty(), Caches::ready());
-        let lacks = |lack: fn(&mut Stores, Stores)| {
-            let mut stores = ready.stores.clone();
-            lack(&mut stores, empty.stores.clone());
-            stores
-        };
-        let lacking = [
-            ("sets", lacks(|stores, empty| stores.sets = empty.sets)),
-            ("pods", lacks(|stores, empty| stores.pods = empty.pods)),
-            ("nodes", lacks(|stores, empty| stores.nodes = empty.nodes)),
-            ("waiting", lacks(|stores, empty| stores.waiting = empty.waiting)),
-        ];
-        for (list, stores) in lacking {
-            let memory = Memory::default();
-            let observed = stores.observe(run(), &ready.config, &clock(), &memory).await;
-            let cause = observed.err().map(|refused| <&str>::from(refused.cause()));
-            assert_eq!(cause, Some("not_synced"), "{list}");
-        }
-    }
-
-    #[tokio::test]
-    async fn the_configuration_is_the_one_in_force_now() {
-        let caches = Caches::ready();
-        let changed = Config {
-            placeholder_cpu: "1".into(),
-            ..Config::default()
-        };
-        caches.set_config(changed.clone());
-        let observed = caches
-            .stores
-            .observe(run(), &caches.config, &clock(), &Memory::default())
-            .await
-            .unwrap();
-        assert_eq!(*observed.config, changed);
-    }
-}
+mod tests;

@@ -78,7 +78,8 @@ impl Reconciler {
         let mut observed = observed
             .await
             .inspect_err(|_| self.memory.with(&uid, |entry| entry.backoff.count_failure(&uid)))?;
-        observed.turn = self.memory.turns.visit(&observed);
+        let held = || self.stores.held(&self.config, &self.clock, &self.memory);
+        observed.turn = self.memory.turns.visit(&observed, &self.stores, held);
         Ok(observed)
     }
 
@@ -282,6 +283,8 @@ impl Reconciler {
 
 #[cfg(test)]
 mod move_tests;
+#[cfg(test)]
+mod queue_tests;
 #[cfg(test)]
 mod read_tests;
 #[cfg(test)]

@@ -1,15 +1,18 @@
-//! Decides whose turn it is in a namespace: which runs may try to get their placeholder's pod, and which run counts a quota.
+//! Decides whose turn it is: which runs of a kind may have a placeholder, which runs of a namespace may try to get their
+//! placeholder's pod, and which run counts a quota.
 //!
-//! `placement::attempts` has the rule. This module keeps the runs of each namespace, and triggers a run when its turn comes. After
-//! a change of the leader, the first reconciliation of each run adds the run again.
+//! `placement::queue` and `placement::attempts` have the rules. This module keeps the runs, and triggers a run when its turn comes.
+//! A new leader first adds all held runs to the queue, because a young run may be reconciled before an older one.
 
 use crate::memory::backoff::{later, until};
+use crate::observe::Stores;
 use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
 use jiff::Timestamp;
 use kube::runtime::reflector::ObjectRef;
-use placement::attempts::{Attempts, Position, Turn};
+use placement::attempts::{Attempts, Before, Position, Turn};
 use placement::messages;
 use placement::plan::{Observation, State};
+use placement::queue::{Kind, Queue, Waiting};
 use placement::run::Run;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,6 +28,8 @@ const NAMESPACE_PAUSE: Duration = Duration::from_secs(1);
 
 /// The turns of all namespaces.
 pub(crate) struct Turns {
+    /// `None` until the held runs were added.
+    queue: Mutex<Option<Queue>>,
     namespaces: Mutex<HashMap<String, Namespace>>,
     next_retry: Mutex<Timestamp>,
     triggers: UnboundedSender<ObjectRef<PipelineRun>>,
@@ -42,6 +47,7 @@ struct Namespace {
 pub(crate) fn turns() -> (Turns, UnboundedReceiver<ObjectRef<PipelineRun>>) {
     let (triggers, triggered) = unbounded();
     let turns = Turns {
+        queue: Mutex::default(),
         namespaces: Mutex::default(),
         next_retry: Mutex::new(Timestamp::MIN),
         triggers,
@@ -50,12 +56,19 @@ pub(crate) fn turns() -> (Turns, UnboundedReceiver<ObjectRef<PipelineRun>>) {
 }
 
 impl Turns {
-    /// Adds or removes the run, by whether its placeholder lacks a pod. Returns whether it is the run's turn.
-    pub(crate) fn visit(&self, observed: &Observation) -> Turn {
+    /// Adds or removes the run, by whether it waits for a node, and by whether its placeholder lacks a pod. Returns whether it is
+    /// the run's turn. `held` reads all held runs.
+    pub(crate) fn visit(
+        &self,
+        observed: &Observation,
+        stores: &Stores,
+        held: impl FnOnce() -> Vec<Observation>,
+    ) -> Turn {
         let run = &observed.run;
-        if !lacks_pod(observed) {
+        let ahead = self.queue(observed, stores, held);
+        if ahead.is_some() || !lacks_pod(observed) {
             self.leave(run);
-            return Turn::Now;
+            return ahead.map_or(Turn::Now, |ahead| Turn::Later(Before::Waiting { ahead }));
         }
         let is_rejected = observed
             .failed_create
@@ -68,6 +81,35 @@ impl Turns {
                 .record(position.clone(), &run.key.name, is_rejected);
             namespace.attempts.turn(&position)
         })
+    }
+
+    /// Adds the run to the queue or removes it. Returns the number of older runs that come first, if any.
+    fn queue(
+        &self,
+        observed: &Observation,
+        stores: &Stores,
+        held: impl FnOnce() -> Vec<Observation>,
+    ) -> Option<usize> {
+        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let queue = queue.get_or_insert_with(|| inherited(&held(), observed.now));
+        let uid = &observed.run.key.uid;
+        let changed = match in_queue(observed) {
+            Some((kind, waiting)) => queue.record(&kind, waiting),
+            // The end of a run may free a node.
+            None if observed.run.done || observed.run.deleting => {
+                let changed = queue.remove(uid).into_iter();
+                changed.chain(queue.next()).collect()
+            }
+            None => queue.remove(uid),
+        };
+        for (namespace, name) in changed.iter().filter(|(_, name)| *name != observed.run.key.name) {
+            self.trigger(namespace, name);
+        }
+        // An older ClusterRole may lack the right to read events: then autoscalers seem to be silent.
+        if !stores.autoscalers.is_filled_now() {
+            return None;
+        }
+        queue.ahead(uid, observed.now, || stores.free_nodes(observed))
     }
 
     /// Records that a quota rejected the run's placeholder.
@@ -98,6 +140,14 @@ impl Turns {
 
     /// Removes deleted runs.
     pub(crate) fn forget(&self, is_gone: impl Fn(&str) -> bool) {
+        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        for (namespace, name) in queue
+            .as_mut()
+            .map(|queue| queue.forget(&is_gone))
+            .unwrap_or_default()
+        {
+            self.trigger(&namespace, &name);
+        }
         self.lock().retain(|_, namespace| {
             namespace.attempts.forget(&is_gone);
             !namespace.attempts.is_empty()
@@ -144,12 +194,16 @@ impl Turns {
             namespaces.remove(&run.key.namespace);
         }
         for name in next {
-            // The receiver is closed only while the controller stops.
-            drop(
-                self.triggers
-                    .unbounded_send(ObjectRef::new(&name).within(&run.key.namespace)),
-            );
+            self.trigger(&run.key.namespace, &name);
         }
+    }
+
+    fn trigger(&self, namespace: &str, name: &str) {
+        // The receiver is closed only while the controller stops.
+        drop(
+            self.triggers
+                .unbounded_send(ObjectRef::new(name).within(namespace)),
+        );
     }
 
     fn with<R>(&self, run: &Run, work: impl FnOnce(&mut Namespace) -> R) -> R {
@@ -159,6 +213,23 @@ impl Turns {
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Namespace>> {
         self.namespaces.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The queue of an earlier leader.
+fn inherited(held: &[Observation], now: Timestamp) -> Queue {
+    let mut queue = Queue::default();
+    for (kind, waiting) in held.iter().filter_map(in_queue) {
+        queue.record(&kind, waiting);
+    }
+    queue.inherit(now);
+    queue
+}
+
+fn in_queue(observed: &Observation) -> Option<(Kind, Waiting)> {
+    Some((
+        Kind::from_observation(observed)?,
+        Waiting::from_observation(observed)?,
+    ))
 }
 
 fn position(run: &Run) -> Position {

@@ -20,15 +20,26 @@ pub type Position = (Option<Timestamp>, String);
 #[derive(Clone, Debug, Default)]
 pub struct Attempts(BTreeMap<Position, Waiting>);
 
-/// Whether a run may try to get its placeholder's pod.
+/// Whether a run may have a placeholder now, or try to get its placeholder's pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
     /// The run may try.
     Now,
-    /// Older runs of the namespace try first.
-    Later {
-        /// A quota rejected the placeholder of one of them.
-        is_rejected: bool,
+    /// Older runs come first.
+    Later(Before),
+}
+
+/// Why older runs come first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Before {
+    /// Their placeholders get their pods first, because many runs of the namespace start at the same time.
+    Starting,
+    /// They try first, because a quota rejected the placeholder of one of them.
+    Rejected,
+    /// They wait for a node of the same kind, and no autoscaler adds one.
+    Waiting {
+        /// The number of older runs of the kind.
+        ahead: usize,
     },
 }
 
@@ -53,9 +64,11 @@ impl Attempts {
         if self.may_try(run) {
             Turn::Now
         } else {
-            Turn::Later {
-                is_rejected: self.is_rejected(),
-            }
+            Turn::Later(if self.is_rejected() {
+                Before::Rejected
+            } else {
+                Before::Starting
+            })
         }
     }
 
@@ -145,7 +158,7 @@ mod tests {
         );
         assert_eq!(names(&attempts), ["run-0", "run-1"]);
         assert_eq!(attempts.turn(&position(1)), Turn::Now);
-        assert_eq!(attempts.turn(&position(2)), Turn::Later { is_rejected: true });
+        assert_eq!(attempts.turn(&position(2)), Turn::Later(Before::Rejected));
     }
 
     #[test]

@@ -27,6 +27,7 @@ pub mod placeholder;
 pub mod plan;
 pub mod pod_rejection;
 pub mod quantity;
+pub mod queue;
 pub mod quota_room;
 mod raw;
 pub mod requests;

@@ -7,6 +7,7 @@ mod placeholder;
 mod reason;
 mod reserves;
 
+use crate::attempts::Before;
 use crate::bounded::{BYTES, ENTRIES};
 use crate::keys;
 use crate::names::RunKey;
@@ -51,7 +52,7 @@ fn waiting(observed: &Observation, wait: &Wait) -> Option<Note> {
         | Wait::PodEnd
         | Wait::Scheduler
         | Wait::Pause
-        | Wait::OlderRuns { is_rejected: false }
+        | Wait::OlderRuns(Before::Starting)
         | Wait::Assistants => None,
         Wait::LabelledTooLate => Some(too_late()),
         Wait::Node {
@@ -64,7 +65,8 @@ fn waiting(observed: &Observation, wait: &Wait) -> Option<Note> {
             autoscaler.as_deref(),
             largest.as_ref(),
         )),
-        Wait::OlderRuns { is_rejected: true } => Some(placeholder::older_runs_first(&observed.run)),
+        Wait::OlderRuns(Before::Rejected) => Some(placeholder::older_runs_first(&observed.run)),
+        Wait::OlderRuns(Before::Waiting { ahead }) => Some(in_line(observed, *ahead)),
         Wait::Places { quota } => Some(placeholder::no_place(&observed.run, quota)),
         Wait::Tasks { cause, pod, live: _ } => moves::awaits_tasks(observed, *cause, pod.as_deref()),
         Wait::Volume { cause, pod, claim } => Some(moves::is_tied(observed, *cause, pod.as_deref(), claim)),
@@ -191,6 +193,34 @@ fn for_node(run: &Run, message: &str, autoscaler: Option<&str>, largest: Option<
          `kubectl pod-affinity explain -n {namespace} {name}` lists the reasons for each node."
     );
     note(Reason::WaitingForNode, text)
+}
+
+/// Older runs of the kind wait for a node, and this run has no placeholder.
+fn in_line(observed: &Observation, ahead: usize) -> Note {
+    let (run, deadline) = (&observed.run, seconds(observed.config.hold_deadline));
+    let RunKey { namespace, name, .. } = &run.key;
+    let text = format!(
+        "No node for this run yet: {} of the same kind wait for a node, and no autoscaler adds one. Runs that may use the same nodes          get them in the order of their creation, so this run gets its placeholder after these runs. The hold lasts {deadline} at          most. To speed that up, add nodes, or delete finished runs that reserve one (isolateAlways). `kubectl pod-affinity list -n          {namespace}` has the position of each run; `kubectl pod-affinity explain -n {namespace} {name}` lists the reasons for each          node.",
+        older_runs(ahead)
+    );
+    note(Reason::WaitingForNode, text)
+}
+
+/// The number of older runs. A large number is rounded up, because each change of the text is another event.
+fn older_runs(ahead: usize) -> String {
+    const EXACT: usize = 5;
+    match ahead {
+        0 | 1 => "1 older run".to_owned(),
+        ahead if ahead <= EXACT => format!("{ahead} older runs"),
+        ahead => format!("up to {} older runs", round_up(ahead)),
+    }
+}
+
+/// The next of 10, 20, 50, 100, 200, 500 and so on.
+fn round_up(number: usize) -> usize {
+    let steps = (1..).map(|exponent| 10_usize.saturating_pow(exponent));
+    let mut rounded = steps.flat_map(|step| [1, 2, 5].map(|factor| step.saturating_mul(factor)));
+    rounded.find(|it| *it >= number).unwrap_or(number)
 }
 
 /// The run's reserve annotation is malformed, so the controller ignores the annotation. The note accompanies any step.

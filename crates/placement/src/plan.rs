@@ -29,6 +29,7 @@
 //! | HeldUnscheduled | give up reserve | HeldWithoutPod | no node is as large as an automatic reserve |
 //! | HeldUnscheduled | unmount | HeldWithoutPod | the PVCs of the pod cannot be used together |
 //! | HeldUnscheduled | start over | HeldWithoutPlaceholder | the pod is pinned to a node that has no room any more |
+//! | HeldUnscheduled | step back | HeldWithoutPlaceholder | older runs of the kind wait for a node, and no autoscaler adds one |
 //! | HeldUnscheduled | release | RunningUnscheduled | at the deadline, or `release-when: created` |
 //! | HeldOnNode | date hold | HeldOnNode | the hold began without a date |
 //! | HeldOnNode | shrink | HeldOnNode | the pod has a reserve: resize it in place |
@@ -80,6 +81,7 @@ mod reshape;
 mod running;
 mod scaled_down;
 mod state;
+mod waiting;
 
 pub use self::action::{Action, Event, MoveCause, PodChange, ReleaseCause, Requeue, Target};
 pub use self::decision::{Decision, IgnoreReason, Step, Wait};

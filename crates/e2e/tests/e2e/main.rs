@@ -49,6 +49,7 @@ mod nothing_lost;
 mod nothing_lost_certificates;
 mod one_node_per_run;
 mod opt_in_by_namespace;
+mod order;
 mod pairs;
 mod policies_and_webhook;
 mod policies_at_work;

@@ -23,11 +23,8 @@ pub(super) fn create(observed: &Observation, inputs: &Inputs, enrolment: Enrolme
     if observed.invalid_template.is_some() {
         return Ok(without_timer(Decision::Wait(Wait::Settled)));
     }
-    if let Turn::Later { is_rejected } = observed.turn {
-        return Ok(with_timer(
-            Decision::Wait(Wait::OlderRuns { is_rejected }),
-            RETRY_ROOM,
-        ));
+    if let Turn::Later(before) = observed.turn {
+        return Ok(with_timer(Decision::Wait(Wait::OlderRuns(before)), RETRY_ROOM));
     }
     let creation = inputs.creation.get()?;
     if let Some(quota) = creation.quota.short_of.clone() {

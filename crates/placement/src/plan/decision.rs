@@ -2,6 +2,7 @@
 
 use super::action::{Action, Event, MoveCause};
 use super::inputs::Read;
+use crate::attempts::Before;
 use crate::node::NodeOffer;
 use crate::resources::Resources;
 use strum::IntoStaticStr;
@@ -59,11 +60,8 @@ pub enum Wait {
     Pause,
     /// Nodes for the affinity assistants of a run that opted out.
     Assistants,
-    /// Older runs of the namespace, which try to get their placeholders' pods first.
-    OlderRuns {
-        /// A quota rejected the placeholder of one of them.
-        is_rejected: bool,
-    },
+    /// Older runs, which come first.
+    OlderRuns(Before),
     /// Room for the placeholder's StatefulSet in a quota, beside the StatefulSets of Tekton.
     Places {
         /// The quota and its figures.

@@ -6,18 +6,18 @@ use super::decision::{Decision, Wait};
 use super::inputs::{Inputs, Read};
 use super::observation::{Observation, Placeholder, PlaceholderPod};
 use super::reshape::{Reshape, is_larger_than_usual, reshape};
-use super::state::AUTOSCALER_ANSWERS_WITHIN;
 use super::state::PlaceholderState::{Missing, Unusable, Usable};
 use super::state::crosses_namespaces;
 use super::{
     Plan, SOON, change_placeholder, change_run, creation, moving, scaled_down, with_timer, without_timer,
 };
-use crate::attempts::Turn;
+use crate::attempts::{Before, Turn};
 use crate::config::ReleaseWhen;
 use crate::messages;
 use crate::node::{NodeOffer, largest};
 use crate::placeholder::size::{is_automatic, within_limits};
 use crate::pod_rejection::{self, PermanentRejection};
+use crate::queue::ANSWER_WITHIN;
 use crate::run::HeldFrom;
 use crate::strategy::Enrolment;
 use std::time::Duration;
@@ -154,7 +154,7 @@ fn give_up_reserve(observed: &Observation, placeholder: &Placeholder) -> Option<
     if !(is_too_large && is_automatic(&observed.run, &observed.config)) {
         return None;
     }
-    let remaining = observed.remaining(since, AUTOSCALER_ANSWERS_WITHIN);
+    let remaining = observed.remaining(since, ANSWER_WITHIN);
     if !remaining.is_zero() {
         return Some(with_timer(await_scheduler(observed), remaining));
     }
@@ -204,11 +204,29 @@ fn await_node(observed: &Observation, inputs: &Inputs, enrolment: Enrolment) -> 
         (Missing, _) => creation::create(observed, inputs, enrolment),
         (Unusable, _) => Ok(with_timer(Decision::await_placeholder(), SOON)),
         (Usable(placeholder), None) => Ok(requeue_statefulset(observed, placeholder)),
-        (Usable(_), Some(_)) => Ok(Plan {
-            again: enrols_in,
-            ..without_timer(await_scheduler(observed))
+        (Usable(placeholder), Some(_)) => Ok(match observed.turn {
+            Turn::Later(Before::Waiting { .. }) => without_timer(step_back(placeholder)),
+            Turn::Later(Before::Starting | Before::Rejected) | Turn::Now => Plan {
+                again: enrols_in.into_iter().chain(is_silent_in(observed)).min(),
+                ..without_timer(await_scheduler(observed))
+            },
         }),
     }
+}
+
+/// Deletes the placeholder of a run that found no node, while older runs of its kind wait for a node. The scheduler would try the
+/// placeholder of the younger run first, because the placeholder was tried less often.
+fn step_back(placeholder: &Placeholder) -> Decision {
+    let delete = Action::Delete(Target::Placeholder(placeholder.uid.clone()));
+    Decision::act("step_back", None, [delete])
+}
+
+/// When the plan stops to wait for the answer of an autoscaler.
+fn is_silent_in(observed: &Observation) -> Option<Duration> {
+    let unschedulable = observed.live_pod()?.unschedulable.as_ref()?;
+    let remaining = observed.remaining(unschedulable.since, ANSWER_WITHIN);
+    let is_unanswered = observed.autoscaler.is_none() && !remaining.is_zero();
+    is_unanswered.then_some(remaining)
 }
 
 fn enrol(observed: &Observation, enrolment: Enrolment) -> Decision {
@@ -245,11 +263,8 @@ fn requeue_statefulset(observed: &Observation, placeholder: &Placeholder) -> Pla
         with_timer(Decision::await_placeholder(), SOON)
     } else if !observed.requeue_in.is_zero() {
         with_timer(Decision::await_placeholder(), observed.requeue_in.min(SOON))
-    } else if let Turn::Later { is_rejected } = observed.turn {
-        with_timer(
-            Decision::Wait(Wait::OlderRuns { is_rejected }),
-            creation::RETRY_ROOM,
-        )
+    } else if let Turn::Later(before) = observed.turn {
+        with_timer(Decision::Wait(Wait::OlderRuns(before)), creation::RETRY_ROOM)
     } else {
         with_timer(requeue_or_resize(observed, placeholder), SOON)
     }

@@ -6,10 +6,10 @@ use super::action::{Action, Event, MoveCause, PodChange, Target};
 use super::change_placeholder;
 use super::decision::Decision;
 use super::observation::{Observation, Placeholder, PlaceholderPod, Resize, Shape, Unschedulable};
-use super::state::AUTOSCALER_ANSWERS_WITHIN;
 use crate::messages;
 use crate::placeholder::size::{can_resize, usual};
 use crate::placeholder::tolerations_with;
+use crate::queue::ANSWER_WITHIN;
 use std::time::Duration;
 
 pub(super) enum Reshape {
@@ -110,7 +110,7 @@ fn unmount_in(observed: &Observation, placeholder: &Placeholder, pod: &Placehold
         .autoscaler
         .as_deref()
         .is_some_and(messages::promises_node);
-    (may_conflict && !is_promised).then(|| observed.remaining(*since, AUTOSCALER_ANSWERS_WITHIN))
+    (may_conflict && !is_promised).then(|| observed.remaining(*since, ANSWER_WITHIN))
 }
 
 fn unmount(placeholder: &Placeholder, pod: &PlaceholderPod) -> Decision {

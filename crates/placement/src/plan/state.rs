@@ -12,10 +12,6 @@ use jiff::Timestamp;
 use std::time::Duration;
 use strum::IntoStaticStr;
 
-/// How long a placeholder that fits on no node keeps its demands until an autoscaler promises a node: longer than an
-/// autoscaler takes to answer and the controller to read the answer.
-pub(super) const AUTOSCALER_ANSWERS_WITHIN: Duration = Duration::from_secs(30);
-
 /// Where a run is, and where its placeholder is. The table in `plan.rs` lists the steps of each state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, IntoStaticStr)]
 pub enum State {

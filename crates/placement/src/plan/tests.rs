@@ -23,6 +23,7 @@ mod scaled_down;
 mod simulation;
 mod table;
 mod volumes;
+mod waiting;
 
 /// Whether the run or its placeholder gets these labels now.
 fn enrols_as(decision: &Decision, enrolment: Enrolment) -> bool {

@@ -1,7 +1,7 @@
 //! Runs that wait, held by pod-affinity or by another controller.
 
 use super::*;
-use crate::attempts::Turn;
+use crate::attempts::{Before, Turn};
 use crate::config::Config;
 use crate::requests::Verb;
 use crate::statefulset_quota::QuotaBlocker;
@@ -443,11 +443,11 @@ fn a_run_that_kueue_released_gets_a_placeholder() {
     assert_eq!(scene.decision(), creation());
 }
 
-const LATER: Turn = Turn::Later { is_rejected: true };
+const LATER: Turn = Turn::Later(Before::Rejected);
 
 #[test]
 fn a_run_without_a_pod_waits_for_older_runs_that_a_quota_rejected() {
-    let waits = in_seconds(Decision::Wait(Wait::OlderRuns { is_rejected: true }), 30);
+    let waits = in_seconds(Decision::Wait(Wait::OlderRuns(Before::Rejected)), 30);
     let rejected = || held().with_statefulset().failed_create("exceeded quota: few");
     let running = enrolled().change(|scene| (scene.statefulset, scene.pod) = (None, None));
     for scene in [held(), rejected(), running] {
@@ -463,6 +463,45 @@ fn a_run_without_a_pod_waits_for_older_runs_that_a_quota_rejected() {
 fn a_run_that_waits_for_older_runs_is_released_at_its_deadline() {
     let late = held().created_ago(600).change(|scene| scene.turn = LATER);
     assert_eq!(late.decision(), released(ReleaseCause::Deadline, None));
+}
+
+const IN_LINE: Turn = Turn::Later(Before::Waiting { ahead: 2 });
+
+#[test]
+fn a_run_in_line_has_no_placeholder() {
+    let waits = Decision::Wait(Wait::OlderRuns(Before::Waiting { ahead: 2 }));
+    let in_line = held().unread(Read::Creation).change(|scene| scene.turn = IN_LINE);
+    assert_eq!(in_line.plan(), in_seconds(waits, 30));
+    let back = |scene: Scene| {
+        scene
+            .in_group(UID)
+            .change(|scene| scene.turn = IN_LINE)
+            .decision()
+    };
+    let delete = Action::Delete(Target::Placeholder(SET.to_owned()));
+    let unschedulable = held().placeholder_unschedulable(1);
+    assert_eq!(back(unschedulable), Decision::act("step_back", None, [delete]));
+    assert!(matches!(
+        back(held().on(NODE)),
+        Decision::Act(Step { name: "release", .. })
+    ));
+    let late = held().placeholder_unschedulable(1).created_ago(600);
+    assert!(matches!(back(late), Decision::Act(Step { name: "release", .. })));
+}
+
+#[test]
+fn a_placeholder_without_an_answer_of_an_autoscaler_is_looked_at_again_after_30_seconds() {
+    let again = |scene: Scene| scene.in_group(UID).plan().again;
+    let deadline = Some(Duration::from_mins(10));
+    assert_eq!(
+        again(held().placeholder_unschedulable(10)),
+        Some(Duration::from_secs(20))
+    );
+    assert_eq!(again(held().placeholder_unschedulable(30)), deadline);
+    let answered = held()
+        .placeholder_unschedulable(10)
+        .change(|scene| scene.autoscaler = Some("no".to_owned()));
+    assert_eq!(again(answered), deadline);
 }
 
 /// The StatefulSet controller may create the pod in its next attempt.

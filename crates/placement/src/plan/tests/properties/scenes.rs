@@ -1,7 +1,7 @@
 //! Observations of a run: a usual scene with a few independent changes.
 
 use super::super::*;
-use crate::attempts::Turn;
+use crate::attempts::{Before, Turn};
 use crate::automatic_reserve::PodUsage;
 use crate::reserve::ReserveSetting;
 use crate::statefulset_quota::QuotaBlocker;
@@ -150,7 +150,8 @@ const ANSWERS: &[Change] = &[
     |scene| scene.cross_namespace_quota = Some("tight".to_owned()),
     |scene| scene.autoscaler = Some("pod triggered scale-up: pool".to_owned()),
     |scene| scene.autoscaler = Some("max node group size reached".to_owned()),
-    |scene| scene.turn = Turn::Later { is_rejected: true },
+    |scene| scene.turn = Turn::Later(Before::Rejected),
+    |scene| scene.turn = Turn::Later(Before::Waiting { ahead: 3 }),
     |scene| scene.requeue_in = Duration::from_secs(3),
     |scene| scene.relaxed = true,
 ];
@@ -185,12 +186,19 @@ fn another_placeholder() -> QuotaBlocker {
     }
 }
 
+/// The placeholder of an enrolled run found no node, and older runs come first.
+fn in_line() -> Scene {
+    let unschedulable = held().in_group(UID).placeholder_unschedulable(60);
+    unschedulable.change(|scene| scene.turn = Turn::Later(Before::Waiting { ahead: 3 }))
+}
+
 /// Usual scenes, from which one or two changes lead to another decision.
 const USUAL: &[Usual] = &[
     held,
     with_questions,
     || held().with_statefulset(),
     || held().placeholder_unschedulable(60),
+    in_line,
     || held().on(NODE),
     || held().on(NODE).with_reserve("cpu=4"),
     || held().on(NODE).with_reserve("cpu=4").shrunk(),

@@ -1,0 +1,134 @@
+//! The order of runs that wait for a node.
+
+use super::tests::{held, written};
+use super::*;
+use crate::fixture::{Caches, Server, node, reconciler};
+use crate::turns;
+use futures::StreamExt;
+use futures::channel::mpsc::UnboundedReceiver;
+use futures::future::FutureExt;
+use placement::run::SpecStatus;
+use serde_json::json;
+
+const REFUSED: &str = "pod didn't trigger scale-up: 1 max node group size reached";
+
+fn named(name: &str) -> Run {
+    let mut run = held();
+    run.key.name = name.to_owned();
+    run.key.uid = format!("uid-of-{name}");
+    run
+}
+
+/// The oldest run found no node, and an autoscaler adds none. The only node has another run.
+fn full_pool() -> (Caches, Run) {
+    let mut caches = Caches::ready();
+    let (oldest, on_node) = (named("oldest"), named("on-node"));
+    caches.add_pod(&on_node, "p0", Some("n1"));
+    caches.add_set(&oldest, "s1");
+    caches.add_unschedulable_pod(&oldest, "p1", "0/1 nodes are available");
+    caches.add_answer(&oldest, "cluster-autoscaler", "NotTriggerScaleUp", 1, REFUSED);
+    (caches, oldest)
+}
+
+/// A reconciler, and the names of the runs that it triggers.
+fn observed(caches: &Caches, server: &Server) -> (Reconciler, UnboundedReceiver<ObjectRef<PipelineRun>>) {
+    let (mut reconciler, ..) = reconciler(caches, server);
+    let (turns, triggers) = turns::turns();
+    reconciler.memory = Memory::new(turns);
+    (reconciler, triggers)
+}
+
+fn names(triggers: &mut UnboundedReceiver<ObjectRef<PipelineRun>>) -> Vec<String> {
+    let next = std::iter::from_fn(|| triggers.next().now_or_never().flatten());
+    next.map(|run| run.name).collect()
+}
+
+async fn step(reconciler: &Reconciler, run: &Run) -> &'static str {
+    let plan = reconciler.reconcile(run.clone()).await.unwrap();
+    plan.decision.name()
+}
+
+#[tokio::test]
+async fn a_run_in_line_sends_no_request_until_the_older_run_has_its_node() {
+    let mut server = Server::start();
+    (0..3).for_each(|_| server.answer(200, written()));
+    let (mut caches, oldest) = full_pool();
+    let (reconciler, mut triggers) = observed(&caches, &server);
+    let young = named("young");
+    assert_eq!(step(&reconciler, &oldest).await, "enrol");
+    assert_eq!(step(&reconciler, &young).await, "older_runs");
+    assert_eq!(server.calls().len(), 1, "the labels of the oldest run");
+    names(&mut triggers);
+    caches.add_pod(&oldest, "p1", Some("n1"));
+    assert_eq!(step(&reconciler, &oldest).await, "release");
+    assert_eq!(names(&mut triggers), ["young"]);
+    assert_eq!(step(&reconciler, &young).await, "create_placeholder");
+}
+
+#[tokio::test]
+async fn a_new_leader_knows_the_older_run_before_it_reconciles_it() {
+    let server = Server::start();
+    let (mut caches, oldest) = full_pool();
+    let view = json!({"metadata": {"creationTimestamp": oldest.created.map(|at| at.to_string())}});
+    caches.add_held_run_with("oldest", "uid-of-oldest", &view);
+    let (reconciler, _triggers) = observed(&caches, &server);
+    assert_eq!(step(&reconciler, &named("young")).await, "older_runs");
+}
+
+#[tokio::test]
+async fn the_end_of_a_run_triggers_the_next_run_of_each_line() {
+    let mut server = Server::start();
+    (0..2).for_each(|_| server.answer(200, written()));
+    let (caches, oldest) = full_pool();
+    let (reconciler, mut triggers) = observed(&caches, &server);
+    let mut small = named("small");
+    small.reserve = None;
+    step(&reconciler, &oldest).await;
+    step(&reconciler, &small).await;
+    names(&mut triggers);
+    let ended = Run {
+        done: true,
+        status: SpecStatus::Unset,
+        ..named("on-node")
+    };
+    step(&reconciler, &ended).await;
+    assert!(
+        names(&mut triggers).is_empty(),
+        "the oldest run shows that no node is free"
+    );
+    reconciler.forget(|uid| uid == "uid-of-oldest");
+    assert_eq!(names(&mut triggers), ["small"]);
+    step(&reconciler, &ended).await;
+    assert_eq!(names(&mut triggers), ["small"]);
+}
+
+#[tokio::test]
+async fn without_the_right_to_read_events_each_run_gets_its_placeholder() {
+    let mut server = Server::start();
+    (0..2).for_each(|_| server.answer(200, written()));
+    let (caches, oldest) = full_pool();
+    let (mut reconciler, _triggers) = observed(&caches, &server);
+    reconciler.stores.autoscalers = Caches::empty().stores.autoscalers;
+    step(&reconciler, &oldest).await;
+    assert_eq!(step(&reconciler, &named("young")).await, "create_placeholder");
+}
+
+#[tokio::test]
+async fn only_nodes_without_a_placeholder_that_the_run_can_use_are_free() {
+    let (mut caches, _) = full_pool();
+    caches.add_node(node("n2", &json!({"metadata": {"labels": {"disk": "ssd"}}})));
+    caches.add_node(node("n3", &json!({"spec": {"unschedulable": true}})));
+    let free = |change: fn(&mut Run)| {
+        let mut run = named("young");
+        change(&mut run);
+        let observed = Observation::new(run, Arc::default(), jiff::Timestamp::now());
+        let free = caches.stores.free_nodes(&observed).into_iter();
+        free.map(|node| node.name).collect::<Vec<_>>()
+    };
+    assert_eq!(free(|_| {}), ["n2"]);
+    assert_eq!(
+        free(|run| drop(run.template.node_selector.insert("disk".into(), "ssd".into()))),
+        ["n2"]
+    );
+    assert!(free(|run| drop(run.template.node_selector.insert("disk".into(), "hdd".into()))).is_empty());
+}

@@ -1,0 +1,279 @@
+//! On a full pool, runs of a kind get nodes in the order of their creation.
+
+use crate::support::SOON;
+use crate::support::events::notes;
+use crate::support::objects::changes;
+use crate::support::placeholders::{placeholder_name, pods, sets};
+use crate::support::pool::PooledTestbed;
+use crate::support::runs::{bound_task, create, let_end};
+use crate::support::testbeds::fresh;
+use futures::StreamExt;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Event;
+use kube::ResourceExt;
+use kube::api::{Api, DynamicObject, PostParams};
+use kube::runtime::watcher;
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use testbed::runs::{self, RunSpec, State};
+use testbed::{Part, Testbed, probe};
+use tokio::time::sleep_until;
+
+/// The number of runs that are created at once, before the others.
+const BACKLOG: usize = 6;
+/// The time between the creations of two later runs: a little less than three nodes need for a run.
+const INTERVAL: Duration = Duration::from_millis(800);
+
+fn run(namespace: &str, number: usize) -> RunSpec {
+    RunSpec::new(namespace, &format!("run-{number:03}"))
+        .task("only", &[])
+        .lasting("2s")
+        .opted_in("true")
+}
+
+/// Emits the event of an autoscaler that adds no node for the placeholder of a run.
+async fn refuse_node(bed: &Testbed, run: &DynamicObject) {
+    let placeholder = placeholder_name(run).pod();
+    let namespace = run.namespace().unwrap();
+    let client = bed.client().await.unwrap();
+    let pod = pods(&client, &namespace);
+    let pod = bed
+        .until(format!("the pod {placeholder}"), SOON, async || {
+            pod.get(&placeholder).await.map_err(|error| error.to_string())
+        })
+        .await
+        .unwrap();
+    let event = json!({
+        "metadata": {"name": format!("{placeholder}.refused"), "namespace": namespace},
+        "involvedObject": {"apiVersion": "v1", "kind": "Pod", "name": placeholder, "namespace": namespace, "uid": pod.uid()},
+        "type": "Normal", "reason": "NotTriggerScaleUp", "source": {"component": "cluster-autoscaler"},
+        "message": "pod didn't trigger scale-up: 1 max node group size reached",
+        "firstTimestamp": Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+        "lastTimestamp": Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+    });
+    let events: Api<Event> = Api::namespaced(client, &namespace);
+    let event = serde_json::from_value(event).unwrap();
+    events.create(&PostParams::default(), &event).await.unwrap();
+}
+
+/// When each run started, by its name.
+type Starts = Arc<Mutex<BTreeMap<String, Instant>>>;
+
+/// Records when each run of the namespace starts.
+async fn record_starts(bed: &Testbed, namespace: &str) -> Starts {
+    let starts = Starts::default();
+    let (written, api) = (
+        starts.clone(),
+        runs::runs(&bed.client().await.unwrap(), namespace),
+    );
+    let mut changes = changes(api, watcher::Config::default());
+    tokio::spawn(async move {
+        while let Some(run) = changes.next().await {
+            if runs::state(&run) != State::Pending {
+                let mut starts = written.lock().unwrap();
+                starts.entry(run.name_any()).or_insert_with(Instant::now);
+            }
+        }
+    });
+    starts
+}
+
+/// Times of runs, in the order of their creation.
+struct Times {
+    created: Vec<Instant>,
+    started: Vec<Instant>,
+}
+
+/// How far the order of the starts is from the order of the creations.
+struct Order {
+    longest_wait: Duration,
+    /// The longest wait if the same starts were in order.
+    perfect_wait: Duration,
+    most_overtakes: usize,
+    wrong_pairs: f64,
+    /// From the first creation to the last start.
+    total: Duration,
+}
+
+impl Times {
+    fn order(&self) -> Order {
+        let wait = |started: &[Instant]| {
+            let waits = self.created.iter().zip(started);
+            waits.map(|(created, started)| *started - *created).max().unwrap()
+        };
+        let mut in_order = self.started.clone();
+        in_order.sort();
+        let overtakes: Vec<_> = (0..self.started.len())
+            .map(|older| {
+                let younger = &self.started[older + 1..];
+                younger
+                    .iter()
+                    .filter(|start| **start < self.started[older])
+                    .count()
+            })
+            .collect();
+        let (runs, wrong) = (self.started.len(), overtakes.iter().sum::<usize>());
+        let pairs = runs * (runs - 1) / 2;
+        Order {
+            longest_wait: wait(&self.started),
+            perfect_wait: wait(&in_order),
+            most_overtakes: overtakes.into_iter().max().unwrap(),
+            wrong_pairs: 100.0 * u32::try_from(wrong).map(f64::from).unwrap()
+                / u32::try_from(pairs).map(f64::from).unwrap(),
+            total: *in_order.last().unwrap() - self.created[0],
+        }
+    }
+}
+
+impl fmt::Display for Order {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "longest wait {:.1?} (in order: {:.1?}), most overtakes {}, wrong pairs {:.1} %, last start after {:.1?}",
+            self.longest_wait, self.perfect_wait, self.most_overtakes, self.wrong_pairs, self.total
+        )
+    }
+}
+
+/// Creates the backlog, and then this number of runs one after the other. An autoscaler answers that it adds no node.
+async fn start_many(bed: &Testbed, namespace: &str, later: usize) -> Order {
+    let starts = record_starts(bed, namespace).await;
+    let (mut created, mut next) = (Vec::new(), Instant::now());
+    for number in 0..BACKLOG + later {
+        if number >= BACKLOG {
+            next += INTERVAL;
+        }
+        sleep_until(next.into()).await;
+        created.push(Instant::now());
+        let run = create(bed, &run(namespace, number)).await;
+        if number + 1 == BACKLOG {
+            refuse_node(bed, &run).await;
+        }
+    }
+    let runs = created.len();
+    bed.until(
+        format!("{runs} runs to start"),
+        Duration::from_mins(4),
+        async || {
+            let started = starts.lock().unwrap().len();
+            if started == runs { Ok(()) } else { Err(started) }
+        },
+    )
+    .await
+    .unwrap();
+    let started = starts.lock().unwrap().values().copied().collect();
+    Times { created, started }.order()
+}
+
+const NODES: usize = 3;
+
+async fn no_run_starves(later: usize) {
+    let bed = fresh(NODES).await;
+    let namespace = bed.namespace("crowded").await.unwrap();
+    let order = start_many(&bed, &namespace, later).await;
+    println!("{} runs on {NODES} nodes: {order}", BACKLOG + later);
+    assert!(order.most_overtakes <= NODES, "{order}");
+    assert!(order.longest_wait <= order.perfect_wait.mul_f64(1.3), "{order}");
+    assert!(order.wrong_pairs <= 2.0, "{order}");
+}
+
+#[e2e_test(first)]
+async fn on_a_full_pool_runs_start_in_the_order_of_their_creation() {
+    no_run_starves(24).await;
+}
+
+#[e2e_test(second)]
+async fn on_a_full_pool_no_run_starves_however_many_younger_runs_come() {
+    no_run_starves(75).await;
+}
+
+/// The number of the controller that leads.
+async fn leader(bed: &PooledTestbed) -> u8 {
+    bed.until("a leader", SOON, async || {
+        for (number, admin) in (0..).zip(&bed.installed().controller_admin) {
+            let metrics = probe::get(*admin, "/metrics").await?;
+            if metrics.lines().any(|line| line == "pod_affinity_leading 1") {
+                return Ok(number);
+            }
+        }
+        Err("none".to_owned())
+    })
+    .await
+    .unwrap()
+}
+
+/// Waits for an event `WaitingForNode` that contains these words, and returns its note.
+async fn until_note(bed: &Testbed, run: &RunSpec, words: &str) -> String {
+    let client = bed.client().await.unwrap();
+    bed.until(format!("{words:?} on {}", run.name()), SOON, async || {
+        let notes = notes(&client, run).await;
+        let is_it = |(reason, note): &&(String, String)| reason == "WaitingForNode" && note.contains(words);
+        notes
+            .iter()
+            .find(is_it)
+            .map(|(_, note)| note.clone())
+            .ok_or(notes)
+    })
+    .await
+    .unwrap()
+}
+
+/// Whether the run has a placeholder.
+async fn has_placeholder(bed: &Testbed, run: &DynamicObject) -> bool {
+    let sets = sets(&bed.client().await.unwrap(), &run.namespace().unwrap());
+    let set = sets.get_opt(placeholder_name(run).as_str()).await.unwrap();
+    set.is_some()
+}
+
+#[e2e_test(first)]
+async fn without_an_autoscaler_younger_runs_wait_in_line_after_30_seconds_also_with_a_new_leader() {
+    let bed = fresh(1).await;
+    let namespace = bed.namespace("line").await.unwrap();
+    let hanging = run(&namespace, 0).ending("hang");
+    create(&bed, &hanging).await;
+    bound_task(&bed, &hanging, "only").await;
+    let runs = [1, 2, 3, 4, 5, 6].map(|number| run(&namespace, number));
+    let mut created = Vec::new();
+    for run in &runs[..5] {
+        created.push(create(&bed, run).await);
+        // The API server dates objects to the second.
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    let [.., last] = created.as_slice() else {
+        unreachable!()
+    };
+    assert!(
+        has_placeholder(&bed, last).await,
+        "an autoscaler may still answer"
+    );
+    bed.until("the last run to be in line", SOON, async || {
+        if has_placeholder(&bed, last).await {
+            Err("a placeholder")
+        } else {
+            Ok(())
+        }
+    })
+    .await
+    .unwrap();
+    let waits = until_note(&bed, &runs[4], "4 older runs of the same kind").await;
+    assert!(waits.contains("no autoscaler adds one"), "{waits}");
+    let killed = leader(&bed).await;
+    bed.kill(Part::Controller(killed)).unwrap();
+    let youngest = create(&bed, &runs[5]).await;
+    until_note(&bed, &runs[5], "5 older runs of the same kind").await;
+    assert!(!has_placeholder(&bed, last).await && !has_placeholder(&bed, &youngest).await);
+    let starts = record_starts(&bed, &namespace).await;
+    let_end(&bed, &hanging).await;
+    for run in &runs {
+        bed.until_succeeded(run, SOON).await.unwrap();
+    }
+    let starts = starts.lock().unwrap();
+    let starts: Vec<_> = runs.iter().map(|run| starts[run.name()]).collect();
+    assert!(
+        starts[2..].is_sorted() && starts[..2].iter().all(|start| *start < starts[4]),
+        "{starts:?}"
+    );
+}

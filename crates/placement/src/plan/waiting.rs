@@ -1,0 +1,110 @@
+//! The place of a run in the queue of runs that wait for a node: its kind, and what its placeholder has found.
+
+use super::observation::Observation;
+use super::state::State;
+use crate::config::ReleaseWhen;
+use crate::messages;
+use crate::placeholder::size;
+use crate::queue::{ANSWER_WITHIN, Answer, Kind, Stage, Waiting};
+use crate::run::PodTemplate;
+use crate::strategy::Scope;
+use k8s_openapi::api::core::v1::{Affinity, Toleration};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// What decides which nodes are possible for a run: its podTemplate and its isolation.
+#[derive(Serialize)]
+struct Fields<'a> {
+    node_selector: &'a BTreeMap<String, String>,
+    tolerations: &'a [Toleration],
+    affinity: Option<&'a Affinity>,
+    scheduler: Option<&'a str>,
+    priority: Option<&'a str>,
+    runtime_class: Option<&'a str>,
+    isolation: &'a str,
+    namespace: Option<&'a str>,
+}
+
+impl Kind {
+    /// The kind of a run; `None` if the run waits for no other run: it may share its node, its volumes decide the node, or it is
+    /// released before it has a node.
+    pub fn from_observation(observed: &Observation) -> Option<Self> {
+        let run = &observed.run;
+        let enrolment = observed.enrolment();
+        let is_tied = !run.claims.is_empty();
+        let waits = observed.config.release_when == ReleaseWhen::Scheduled || observed.has_reserve();
+        if is_tied || !waits || !enrolment.strategy.isolates() {
+            return None;
+        }
+        let namespace = (enrolment.isolation.scope == Scope::Namespace).then_some(run.key.namespace.as_str());
+        let PodTemplate {
+            node_selector,
+            tolerations,
+            affinity,
+            scheduler_name,
+            priority_class_name,
+            runtime_class_name,
+            service_account: _,
+            image_pull_secrets: _,
+        } = &run.template;
+        let fields = Fields {
+            node_selector,
+            tolerations,
+            affinity: affinity.as_ref(),
+            scheduler: scheduler_name.as_deref(),
+            priority: priority_class_name.as_deref(),
+            runtime_class: runtime_class_name.as_deref(),
+            isolation: enrolment.isolation.as_str(),
+            namespace,
+        };
+        // Serialising strings, lists and maps of strings cannot fail.
+        Some(Self::new(serde_json::to_string(&fields).unwrap_or_default()))
+    }
+}
+
+impl Waiting {
+    /// The run, if pod-affinity holds it and it waits for a node.
+    pub fn from_observation(observed: &Observation) -> Option<Self> {
+        let placeholder = match State::from_observation(observed) {
+            State::HeldWithoutPlaceholder => Stage::Missing,
+            State::HeldUnscheduled if observed.live_pod()?.unschedulable.is_some() => Stage::Unschedulable,
+            State::HeldWithoutPod | State::HeldUnscheduled => Stage::New,
+            State::HeldScaledDown
+            | State::HeldOnNode
+            | State::Ignored
+            | State::Queued
+            | State::Unenrolled
+            | State::RunningWithoutPlaceholder
+            | State::RunningWithoutPod
+            | State::RunningUnscheduled
+            | State::RunningOnNode
+            | State::RunningScaledDown
+            | State::OptedOut
+            | State::Ending
+            | State::NodeKept => return None,
+        };
+        let key = &observed.run.key;
+        let reserved = || size::reserved(&observed.run, &observed.config).requests();
+        let found = observed.placeholder().usable();
+        Some(Self {
+            uid: key.uid.clone(),
+            name: (key.namespace.clone(), key.name.clone()),
+            created: observed.run.created,
+            size: found.map_or_else(reserved, |found| found.spec.size.clone()),
+            placeholder,
+            answer: answer(observed),
+        })
+    }
+}
+
+fn answer(observed: &Observation) -> Answer {
+    let Some(found) = observed.live_pod().and_then(|pod| pod.unschedulable.as_ref()) else {
+        return Answer::Pending;
+    };
+    match observed.autoscaler.as_deref() {
+        Some(answer) if messages::promises_node(answer) => Answer::Promise,
+        Some(_) => Answer::Refusal,
+        None if observed.remaining(found.since, ANSWER_WITHIN).is_zero() => Answer::Silence,
+        None => Answer::Pending,
+    }
+}

@@ -1,0 +1,331 @@
+use super::*;
+use crate::tally::tally;
+use proptest::collection::vec;
+use proptest::prelude::{Just, any, prop_oneof};
+use proptest::strategy::Strategy as Arbitrary;
+use proptest::{prop_assert, prop_assert_eq, proptest};
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(1_800_000_000 + second).unwrap()
+}
+
+fn size(cpu: &str) -> Resources {
+    Resources::from_texts([(&"cpu".to_owned(), &cpu.to_owned())])
+}
+
+fn kind() -> Kind {
+    Kind::new("usual".to_owned())
+}
+
+fn run(number: usize, placeholder: Stage) -> Waiting {
+    Waiting {
+        uid: format!("uid-{number}"),
+        name: ("ns".to_owned(), format!("run-{number}")),
+        created: Some(at(i64::try_from(number).unwrap())),
+        size: size("1"),
+        placeholder,
+        answer: Answer::Pending,
+    }
+}
+
+fn refused(number: usize) -> Waiting {
+    Waiting {
+        answer: Answer::Refusal,
+        ..run(number, Stage::Unschedulable)
+    }
+}
+
+fn of_size(cpu: &str, run: Waiting) -> Waiting {
+    Waiting {
+        size: size(cpu),
+        ..run
+    }
+}
+
+fn node(name: usize, cpu: &str) -> NodeFacts {
+    NodeFacts {
+        name: format!("node-{name}"),
+        allocatable: size(cpu),
+        ready: true,
+        ..NodeFacts::default()
+    }
+}
+
+fn nodes(count: usize) -> Vec<NodeFacts> {
+    (0..count).map(|name| node(name, "4")).collect()
+}
+
+fn queue(runs: impl IntoIterator<Item = Waiting>) -> Queue {
+    let mut queue = Queue::default();
+    for run in runs {
+        queue.record(&kind(), run);
+    }
+    queue
+}
+
+fn ahead(queue: &mut Queue, number: usize, free: &[NodeFacts]) -> Option<usize> {
+    queue.ahead(&format!("uid-{number}"), at(100), || free.to_vec())
+}
+
+fn names(runs: Vec<Name>) -> Vec<String> {
+    runs.into_iter().map(|(_, name)| name).collect()
+}
+
+#[test]
+fn while_an_autoscaler_may_answer_each_run_has_a_placeholder() {
+    for answer in [Answer::Pending, Answer::Promise] {
+        let oldest = Waiting {
+            answer,
+            ..run(0, Stage::Unschedulable)
+        };
+        let mut queue = queue([oldest, run(1, Stage::Missing), run(2, Stage::Unschedulable)]);
+        assert_eq!([1, 2].map(|number| ahead(&mut queue, number, &[])), [None, None]);
+    }
+}
+
+#[test]
+fn after_a_refusal_only_the_oldest_run_gets_a_placeholder() {
+    for answer in [Answer::Refusal, Answer::Silence] {
+        let oldest = Waiting {
+            answer,
+            ..run(0, Stage::Unschedulable)
+        };
+        let younger = (1..4).map(|number| run(number, Stage::Missing));
+        let mut queue = queue([oldest].into_iter().chain(younger));
+        let ahead: Vec<_> = (0..4)
+            .map(|number| ahead(&mut queue, number, &nodes(2)))
+            .collect();
+        assert_eq!(ahead, [None, Some(1), Some(2), Some(3)]);
+    }
+}
+
+#[test]
+fn a_promise_to_any_run_of_the_kind_gives_all_runs_their_placeholders_again() {
+    let mut queue = queue([refused(0), run(1, Stage::Missing), run(2, Stage::Missing)]);
+    let promised = Waiting {
+        answer: Answer::Promise,
+        ..run(0, Stage::Unschedulable)
+    };
+    assert_eq!(
+        names(queue.record(&kind(), promised)),
+        ["run-0", "run-1", "run-2"]
+    );
+    assert_eq!(ahead(&mut queue, 2, &[]), None);
+    queue.record(&kind(), refused(1));
+    assert_eq!(
+        ahead(&mut queue, 2, &[]),
+        None,
+        "the promise to the oldest run lasts"
+    );
+    queue.remove("uid-0");
+    queue.record(&kind(), refused(1));
+    assert_eq!(ahead(&mut queue, 2, &[]), Some(1));
+}
+
+#[test]
+fn the_next_runs_are_triggered_when_a_run_has_a_node() {
+    let mut queue = queue((1..9).map(|number| run(number, Stage::Missing)));
+    assert!(names(queue.remove("uid-1")).is_empty(), "no line");
+    queue.record(&kind(), refused(0));
+    assert!(
+        names(queue.next()).is_empty(),
+        "the oldest run shows that no node is free"
+    );
+    assert_eq!(names(queue.remove("uid-0")), ["run-2", "run-3", "run-4"]);
+    assert_eq!(
+        names(queue.forget(|uid| uid == "uid-2")),
+        ["run-3", "run-4", "run-5"]
+    );
+}
+
+#[test]
+fn without_a_run_that_found_no_node_as_many_runs_go_as_nodes_are_free() {
+    let mut queue = queue(
+        [refused(0)]
+            .into_iter()
+            .chain((1..9).map(|number| run(number, Stage::Missing))),
+    );
+    queue.remove("uid-0");
+    let turns = |queue: &mut Queue, free: usize| {
+        let is_turn = |number: &usize| ahead(queue, *number, &nodes(free)).is_none();
+        (1..9).filter(is_turn).count()
+    };
+    assert_eq!(
+        [0, 1, 2, 3, 9].map(|free| turns(&mut queue, free)),
+        [1, 1, 2, 3, AT_ONCE]
+    );
+    queue.record(&kind(), run(1, Stage::New));
+    assert_eq!(
+        ahead(&mut queue, 2, &nodes(1)),
+        Some(1),
+        "the placeholder of run 1 takes the node"
+    );
+    assert_eq!(ahead(&mut queue, 2, &nodes(2)), None);
+}
+
+#[test]
+fn a_placeholder_that_found_no_node_goes_if_enough_older_ones_wait() {
+    let mut queue = queue((0..9).map(refused));
+    let kept = (0..9)
+        .filter(|number| ahead(&mut queue, *number, &[]).is_none())
+        .count();
+    assert_eq!(kept, AT_ONCE);
+    queue.record(&kind(), run(8, Stage::New));
+    assert_eq!(ahead(&mut queue, 8, &[]), None, "the scheduler has not tried it");
+}
+
+#[test]
+fn a_smaller_run_may_use_a_node_that_is_too_small_for_the_older_run() {
+    let large = || of_size("8", refused(0));
+    let others = [
+        of_size("8", run(1, Stage::Missing)),
+        of_size("2", run(2, Stage::Missing)),
+    ];
+    let mut queue = queue([large()].into_iter().chain(others));
+    assert_eq!(ahead(&mut queue, 2, &[node(0, "4")]), None);
+    assert_eq!(
+        ahead(&mut queue, 2, &[node(0, "16")]),
+        Some(2),
+        "the node is for the older run"
+    );
+    assert_eq!(ahead(&mut queue, 1, &[node(0, "16")]), Some(1));
+    assert_eq!(names(queue.next()), ["run-2"]);
+    queue.record(&kind(), of_size("2", run(2, Stage::Unschedulable)));
+    assert_eq!(
+        ahead(&mut queue, 2, &[]),
+        None,
+        "no run shows that no small node is free"
+    );
+}
+
+#[test]
+fn a_node_that_the_oldest_run_cannot_use_does_not_wait_for_it_for_ever() {
+    let mut queue = queue([of_size("8", refused(0)), of_size("2", run(1, Stage::Missing))]);
+    let mut ahead = |second, free: &[NodeFacts]| queue.ahead("uid-1", at(second), || free.to_vec());
+    let free = [node(0, "16")];
+    assert_eq!(
+        [0, 14, 15].map(|second| ahead(second, &free)),
+        [Some(1), Some(1), None]
+    );
+    assert_eq!(ahead(16, &[]), Some(1), "another run has the node");
+    assert_eq!(ahead(17, &free), Some(1), "it is free again");
+}
+
+#[test]
+fn kinds_do_not_wait_for_each_other() {
+    let mut queue = queue([refused(0), run(1, Stage::Missing)]);
+    let other = Kind::new("other".to_owned());
+    queue.record(&other, run(2, Stage::Missing));
+    assert_eq!(ahead(&mut queue, 2, &[]), None);
+    assert!(queue.record(&other, run(1, Stage::Missing)).is_empty());
+    queue.record(
+        &other,
+        Waiting {
+            answer: Answer::Refusal,
+            ..run(1, Stage::Unschedulable)
+        },
+    );
+    assert_eq!(
+        ahead(&mut queue, 2, &[]),
+        Some(1),
+        "run 1 is of the other kind now"
+    );
+}
+
+#[test]
+fn in_a_cluster_without_an_answer_a_new_kind_is_in_line_at_once() {
+    let silent = Waiting {
+        answer: Answer::Silence,
+        ..run(0, Stage::Unschedulable)
+    };
+    let mut queue = queue([silent]);
+    let others = ["other", "third"].map(|text| Kind::new(text.to_owned()));
+    queue.record(&others[0], run(1, Stage::Unschedulable));
+    queue.record(&others[0], run(2, Stage::Missing));
+    assert_eq!(ahead(&mut queue, 2, &[]), Some(1));
+    queue.record(&kind(), refused(0));
+    queue.record(&others[1], run(3, Stage::Unschedulable));
+    queue.record(&others[1], run(4, Stage::Missing));
+    assert_eq!(
+        ahead(&mut queue, 4, &[]),
+        None,
+        "an autoscaler has answered since"
+    );
+}
+
+#[test]
+fn a_new_leader_continues_a_line_but_begins_none() {
+    let inherited = |runs: [Waiting; 2], second| {
+        let mut queue = queue(runs);
+        queue.inherit(at(second));
+        ahead(&mut queue, 1, &[])
+    };
+    let oldest = || run(0, Stage::Unschedulable);
+    assert_eq!(inherited([oldest(), run(1, Stage::Missing)], 11), Some(1));
+    assert_eq!(
+        inherited([oldest(), run(1, Stage::Missing)], 10),
+        None,
+        "the run is new"
+    );
+    assert_eq!(inherited([run(0, Stage::New), run(1, Stage::Missing)], 11), None);
+    let promised = Waiting {
+        answer: Answer::Promise,
+        ..oldest()
+    };
+    assert_eq!(inherited([promised, run(1, Stage::Missing)], 11), None);
+}
+
+fn any_run() -> impl Arbitrary<Value = (Waiting, usize)> {
+    let stage = prop_oneof![Just(Stage::Missing), Just(Stage::New), Just(Stage::Unschedulable)];
+    let cpu = prop_oneof![3 => Just("1"), 1 => Just("3"), 1 => Just("9")];
+    (stage, cpu, any::<bool>(), 0..3_usize).prop_map(|(stage, cpu, is_refused, second)| {
+        let answer = if is_refused {
+            Answer::Refusal
+        } else {
+            Answer::Pending
+        };
+        let run = Waiting {
+            answer,
+            ..run(second, stage)
+        };
+        (of_size(cpu, run), second)
+    })
+}
+
+proptest! {
+    #[test]
+    fn the_oldest_run_always_has_its_turn_and_no_run_overtakes_an_older_one_that_asks_for_no_more(
+        runs in vec(any_run(), 1..12),
+        free in 0..6_usize,
+        met in tally(&[("held back", 60), ("let in", 15)]),
+    ) {
+        let runs: Vec<_> = runs.into_iter().enumerate().map(|(number, (run, second))| Waiting {
+            uid: format!("uid-{number}"),
+            created: Some(at(i64::try_from(second).unwrap())),
+            ..run
+        }).collect();
+        let mut queue = queue(runs.clone());
+        let mut order: Vec<_> = runs.iter().enumerate().collect();
+        order.sort_by_key(|(number, run)| (run.created, *number));
+        let line: Vec<_> = order.iter().map(|(_, run)| *run).collect();
+        let turns: Vec<_> = line.iter().map(|run| queue.ahead(&run.uid, at(9), || nodes(free))).collect();
+        prop_assert_eq!(turns[0], None);
+        for (place, (run, turn)) in line.iter().zip(&turns).enumerate() {
+            let proves = |older: &&&Waiting| older.placeholder == Stage::Unschedulable && older.size.beyond(&run.size).next().is_none();
+            let is_closed = runs.iter().any(|run| run.answer == Answer::Refusal);
+            match (run.placeholder, turn) {
+                (_, Some(ahead)) => {
+                    prop_assert!(*ahead == place && is_closed && run.placeholder != Stage::New);
+                    met.count("held back");
+                }
+                (Stage::Missing, None) if is_closed && place > 0 => {
+                    prop_assert!(!line[..place].iter().any(|older| proves(&older)) && free > 0);
+                    met.count("let in");
+                }
+                (Stage::Missing | Stage::New | Stage::Unschedulable, None) => {}
+            }
+        }
+        let begun = line.iter().zip(&turns).skip(1).filter(|(run, turn)| run.placeholder == Stage::Missing && turn.is_none());
+        prop_assert!(runs.iter().all(|run| run.answer == Answer::Pending) || begun.count() <= free.min(AT_ONCE));
+    }
+}

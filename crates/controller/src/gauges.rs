@@ -5,7 +5,7 @@ use crate::placeholders::ObjectKey;
 use jiff::Timestamp;
 use placement::keys;
 use placement::plan::PlaceholderPod;
-use placement::run::Run;
+use placement::run::{HeldFrom, Run};
 use placement::strategy::Strategy;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
@@ -55,6 +55,15 @@ impl Collector for Gauges {
         let help = "Runs that carry the opt-in label";
         gauge("runs", help, stores.map_or(0, labelled))?;
         gauge("holds", "Runs that are held by us now", integer(held.len()))?;
+        let over_cap = held
+            .iter()
+            .filter(|run| run.held_from == HeldFrom::OverCap)
+            .count();
+        let help = "Held runs for which a cap has no room";
+        gauge("holds_over_cap", help, integer(over_cap))?;
+        let without = stores.map_or(0, |stores| without_placeholder(stores, &held));
+        let help = "Held runs without a placeholder that are in line for a node, or new";
+        gauge("holds_in_line", help, integer(without - over_cap.min(without)))?;
         let oldest = held.iter().filter_map(Run::held_since).min();
         let help = "Beginning of the oldest hold there is now, 0 without a hold";
         gauge(
@@ -83,6 +92,17 @@ fn held(stores: &Stores) -> Vec<Run> {
     let pending = stores.runs.state_filter(is_pending);
     let runs = pending.iter().filter_map(|run| run.run());
     runs.filter(|run| !run.done && run.is_held_by_us()).collect()
+}
+
+fn without_placeholder(stores: &Stores, held: &[Run]) -> usize {
+    let sets = stores.sets.read();
+    let key = |run: &Run| {
+        (
+            run.key.namespace.clone(),
+            run.key.placeholder().as_str().to_owned(),
+        )
+    };
+    held.iter().filter(|run| !sets.contains_key(&key(run))).count()
 }
 
 fn waiting(stores: &Stores) -> i64 {
@@ -183,6 +203,20 @@ mod tests {
             &exposed(Some(&caches.stores)),
             "oldest_hold_timestamp_seconds 1795420800",
         );
+    }
+
+    #[test]
+    fn held_runs_without_a_placeholder_are_in_line_or_over_a_cap() {
+        let mut caches = Caches::ready();
+        caches.add_held_run("build", "u1");
+        caches.add_set(&run(), "s1");
+        caches.add_held_run("in-line", "u2");
+        let over_cap = json!({"metadata": {"annotations": {keys::HOLD: "over-cap"}}});
+        caches.add_held_run_with("over-cap", "u3", &over_cap);
+        let text = exposed(Some(&caches.stores));
+        for line in ["holds 3", "holds_over_cap 1", "holds_in_line 1"] {
+            assert_line(&text, line);
+        }
     }
 
     #[test]

@@ -143,18 +143,25 @@ impl Stores {
         }
     }
 
-    /// All held runs.
-    pub(crate) fn held(
+    /// All labelled runs that are not done.
+    pub(crate) fn active(
         &self,
         config: &watch::Receiver<Arc<Config>>,
         clock: &Clock,
         memory: &impl Recall,
     ) -> Vec<Observation> {
-        let is_pending = |run: &PipelineRun| run.spec.status.as_deref() == Some(keys::PENDING);
-        let pending = self.runs.state_filter(is_pending);
-        let runs = pending.iter().filter_map(|run| run.run());
-        let held = runs.filter(|run| !run.done && run.is_held_by_us());
-        held.map(|run| self.read(run, config.borrow().clone(), clock(), memory))
+        let is_labelled = |run: &PipelineRun| {
+            run.metadata
+                .labels
+                .iter()
+                .flatten()
+                .any(|(key, _)| key == keys::OPT_IN)
+        };
+        let labelled = self.runs.state_filter(is_labelled);
+        let runs = labelled.iter().filter_map(|run| run.run());
+        let active = runs.filter(|run| !run.done);
+        active
+            .map(|run| self.read(run, config.borrow().clone(), clock(), memory))
             .collect()
     }
 

@@ -78,8 +78,8 @@ impl Reconciler {
         let mut observed = observed
             .await
             .inspect_err(|_| self.memory.with(&uid, |entry| entry.backoff.count_failure(&uid)))?;
-        let held = || self.stores.held(&self.config, &self.clock, &self.memory);
-        observed.turn = self.memory.turns.visit(&observed, &self.stores, held);
+        let active = || self.stores.active(&self.config, &self.clock, &self.memory);
+        observed.turn = self.memory.turns.visit(&observed, &self.stores, active);
         Ok(observed)
     }
 

@@ -2,7 +2,7 @@
 //! placeholder's pod, and which run counts a quota.
 //!
 //! `placement::queue` and `placement::attempts` have the rules. This module keeps the runs, and triggers a run when its turn comes.
-//! A new leader first adds all held runs to the queue, because a young run may be reconciled before an older one.
+//! A new leader first adds all active runs to the queue, because a young run may be reconciled before an older one.
 
 use crate::memory::backoff::{later, until};
 use crate::observe::Stores;
@@ -12,7 +12,7 @@ use kube::runtime::reflector::ObjectRef;
 use placement::attempts::{Attempts, Before, Position, Turn};
 use placement::messages;
 use placement::plan::{Observation, State};
-use placement::queue::{Kind, Queue, Waiting};
+use placement::queue::{Member, Queue};
 use placement::run::Run;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -28,7 +28,7 @@ const NAMESPACE_PAUSE: Duration = Duration::from_secs(1);
 
 /// The turns of all namespaces.
 pub(crate) struct Turns {
-    /// `None` until the held runs were added.
+    /// `None` until the active runs were added.
     queue: Mutex<Option<Queue>>,
     namespaces: Mutex<HashMap<String, Namespace>>,
     next_retry: Mutex<Timestamp>,
@@ -57,18 +57,18 @@ pub(crate) fn turns() -> (Turns, UnboundedReceiver<ObjectRef<PipelineRun>>) {
 
 impl Turns {
     /// Adds or removes the run, by whether it waits for a node, and by whether its placeholder lacks a pod. Returns whether it is
-    /// the run's turn. `held` reads all held runs.
+    /// the run's turn. `active` reads all runs that are not done.
     pub(crate) fn visit(
         &self,
         observed: &Observation,
         stores: &Stores,
-        held: impl FnOnce() -> Vec<Observation>,
+        active: impl FnOnce() -> Vec<Observation>,
     ) -> Turn {
         let run = &observed.run;
-        let ahead = self.queue(observed, stores, held);
-        if ahead.is_some() || !lacks_pod(observed) {
+        let before = self.queue(observed, stores, active);
+        if before.is_some() || !lacks_pod(observed) {
             self.leave(run);
-            return ahead.map_or(Turn::Now, |ahead| Turn::Later(Before::Waiting { ahead }));
+            return before.map_or(Turn::Now, Turn::Later);
         }
         let is_rejected = observed
             .failed_create
@@ -83,33 +83,31 @@ impl Turns {
         })
     }
 
-    /// Adds the run to the queue or removes it. Returns the number of older runs that come first, if any.
+    /// Adds the run to the queue or removes it. Returns why other runs come first, if they do.
     fn queue(
         &self,
         observed: &Observation,
         stores: &Stores,
-        held: impl FnOnce() -> Vec<Observation>,
-    ) -> Option<usize> {
+        active: impl FnOnce() -> Vec<Observation>,
+    ) -> Option<Before> {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        let queue = queue.get_or_insert_with(|| inherited(&held(), observed.now));
+        let queue = queue.get_or_insert_with(|| inherited(&active(), observed.now));
+        queue.set_caps(&observed.config.caps);
         let uid = &observed.run.key.uid;
-        let changed = match in_queue(observed) {
-            Some((kind, waiting)) => queue.record(&kind, waiting),
-            // The end of a run may free a node.
-            None if observed.run.done || observed.run.deleting => {
-                let changed = queue.remove(uid).into_iter();
-                changed.chain(queue.next()).collect()
-            }
+        let mut changed = match Member::from_observation(observed) {
+            Some(member) => queue.record(member),
             None => queue.remove(uid),
         };
+        if observed.run.done || observed.run.deleting {
+            // The end of a run may free a node.
+            changed.extend(queue.next());
+        }
         for (namespace, name) in changed.iter().filter(|(_, name)| *name != observed.run.key.name) {
             self.trigger(namespace, name);
         }
+        let before = queue.before(uid, observed.now, || stores.free_nodes(observed));
         // An older ClusterRole may lack the right to read events: then autoscalers seem to be silent.
-        if !stores.autoscalers.is_filled_now() {
-            return None;
-        }
-        queue.ahead(uid, observed.now, || stores.free_nodes(observed))
+        before.filter(|before| stores.autoscalers.is_filled_now() || matches!(before, Before::OverCap(_)))
     }
 
     /// Records that a quota rejected the run's placeholder.
@@ -216,20 +214,13 @@ impl Turns {
 }
 
 /// The queue of an earlier leader.
-fn inherited(held: &[Observation], now: Timestamp) -> Queue {
+fn inherited(active: &[Observation], now: Timestamp) -> Queue {
     let mut queue = Queue::default();
-    for (kind, waiting) in held.iter().filter_map(in_queue) {
-        queue.record(&kind, waiting);
+    for member in active.iter().filter_map(Member::from_observation) {
+        queue.record(member);
     }
     queue.inherit(now);
     queue
-}
-
-fn in_queue(observed: &Observation) -> Option<(Kind, Waiting)> {
-    Some((
-        Kind::from_observation(observed)?,
-        Waiting::from_observation(observed)?,
-    ))
 }
 
 fn position(run: &Run) -> Position {

@@ -4,6 +4,7 @@
 //! costs requests of the StatefulSet controller, whose client has few requests per second for the whole cluster. So only the two
 //! oldest runs of the namespace try then; the other runs wait.
 
+use crate::caps::OverCap;
 use jiff::Timestamp;
 use std::collections::BTreeMap;
 
@@ -41,6 +42,8 @@ pub enum Before {
         /// The number of older runs of the kind.
         ahead: usize,
     },
+    /// Other runs use up a cap.
+    OverCap(OverCap),
 }
 
 #[derive(Clone, Debug)]

@@ -1,6 +1,7 @@
 //! The ConfigMap as one typed value. The error for a bad key or value names the remedy.
 
 use crate::additions::{self, BadAddition};
+use crate::caps::{self, BadCap, Caps};
 use crate::reserve::{self, BadReserve, Reserve, ReserveSetting};
 use crate::strategy::{Isolation, Strategy, UnknownName, unknown};
 use jiff::SignedDuration;
@@ -47,6 +48,8 @@ pub struct Config {
     pub release_when: ReleaseWhen,
     /// `hold-deadline`.
     pub hold_deadline: Duration,
+    /// `max-runs`, `max-runs-per-namespace` and `max-runs-in-namespaces`.
+    pub caps: Caps,
     /// `move-after`; `None` if runs never move.
     pub move_after: Option<Duration>,
     /// `default-reserve`; empty if nothing is reserved.
@@ -73,6 +76,8 @@ enum Mistake {
     Resource(#[from] BadReserve),
     #[error(transparent)]
     Addition(#[from] BadAddition),
+    #[error(transparent)]
+    Cap(#[from] BadCap),
     #[error("{0:?} is not a duration longer than zero, such as 90s, 10m or 1h30m")]
     Duration(String),
     #[error("{0:?} is neither a duration longer than zero, such as 90s, 10m or 1h30m, nor {NEVER:?}")]
@@ -102,6 +107,7 @@ impl Default for Config {
             placeholder_tolerations: Vec::new(),
             release_when: ReleaseWhen::Scheduled,
             hold_deadline: Duration::from_mins(10),
+            caps: Caps::default(),
             move_after: Some(Self::MOVE_AFTER),
             default_reserve: ReserveSetting::Amounts(Reserve::new()),
             auto_reserve_maximum: Reserve::new(),
@@ -128,6 +134,9 @@ impl Config {
         "placeholder-tolerations",
         "release-when",
         "hold-deadline",
+        "max-runs",
+        "max-runs-per-namespace",
+        "max-runs-in-namespaces",
         "move-after",
         "default-reserve",
         "auto-reserve-maximum",
@@ -181,6 +190,9 @@ impl Config {
             "placeholder-tolerations" => self.placeholder_tolerations = additions::tolerations(value)?,
             "release-when" => self.release_when = value.parse()?,
             "hold-deadline" => self.hold_deadline = duration(value)?,
+            "max-runs" => self.caps.cluster = caps::parse(value)?,
+            "max-runs-per-namespace" => self.caps.each_namespace = caps::parse(value)?,
+            "max-runs-in-namespaces" => self.caps.namespaces = caps::parse_pairs(value)?,
             "move-after" => self.move_after = duration_or_never(value)?,
             "default-reserve" => self.default_reserve = reserve::parse_setting(value)?,
             "auto-reserve-maximum" => self.auto_reserve_maximum = reserve::parse(value)?,

@@ -10,6 +10,7 @@ mod arbitrary;
 pub mod attempts;
 pub mod automatic_reserve;
 pub mod bounded;
+pub mod caps;
 pub mod config;
 pub mod cross_namespace_quota;
 

@@ -4,6 +4,7 @@
 
 mod moves;
 mod placeholder;
+mod queue;
 mod reason;
 mod reserves;
 
@@ -18,6 +19,7 @@ use crate::run::{HeldFrom, Run, SpecStatus};
 use crate::strategy::{Enrolment, IsolateFrom, Scope, Strategy};
 pub use moves::time_left;
 pub use placeholder::POLICY_REMEDY;
+pub use queue::is_about_line;
 pub use reason::{Manner, Note, Reason, Repeat, note};
 use std::time::Duration;
 
@@ -66,7 +68,8 @@ fn waiting(observed: &Observation, wait: &Wait) -> Option<Note> {
             largest.as_ref(),
         )),
         Wait::OlderRuns(Before::Rejected) => Some(placeholder::older_runs_first(&observed.run)),
-        Wait::OlderRuns(Before::Waiting { ahead }) => Some(in_line(observed, *ahead)),
+        Wait::OlderRuns(Before::Waiting { ahead }) => Some(queue::in_line(observed, *ahead)),
+        Wait::OlderRuns(Before::OverCap(over_cap)) => Some(queue::over_cap(observed, *over_cap)),
         Wait::Places { quota } => Some(placeholder::no_place(&observed.run, quota)),
         Wait::Tasks { cause, pod, live: _ } => moves::awaits_tasks(observed, *cause, pod.as_deref()),
         Wait::Volume { cause, pod, claim } => Some(moves::is_tied(observed, *cause, pod.as_deref(), claim)),
@@ -143,7 +146,8 @@ pub fn of_event(observed: &Observation, event: &Event) -> Vec<Note> {
 fn held(observed: &Observation) -> Note {
     let start = match observed.run.held_from {
         HeldFrom::Creation => "its creation",
-        HeldFrom::Release(_) | HeldFrom::UndatedRelease => "its previous holder released it",
+        HeldFrom::Release(_) | HeldFrom::UndatedRelease => "its hold began",
+        HeldFrom::OverCap => "a cap has room for it",
     };
     let text = format!(
         "Held by pod-affinity (spec.status is {}) until its placeholder {} has a node, so that all its pods can share \
@@ -193,34 +197,6 @@ fn for_node(run: &Run, message: &str, autoscaler: Option<&str>, largest: Option<
          `kubectl pod-affinity explain -n {namespace} {name}` lists the reasons for each node."
     );
     note(Reason::WaitingForNode, text)
-}
-
-/// Older runs of the kind wait for a node, and this run has no placeholder.
-fn in_line(observed: &Observation, ahead: usize) -> Note {
-    let (run, deadline) = (&observed.run, seconds(observed.config.hold_deadline));
-    let RunKey { namespace, name, .. } = &run.key;
-    let text = format!(
-        "No node for this run yet: {} of the same kind wait for a node, and no autoscaler adds one. Runs that may use the same nodes          get them in the order of their creation, so this run gets its placeholder after these runs. The hold lasts {deadline} at          most. To speed that up, add nodes, or delete finished runs that reserve one (isolateAlways). `kubectl pod-affinity list -n          {namespace}` has the position of each run; `kubectl pod-affinity explain -n {namespace} {name}` lists the reasons for each          node.",
-        older_runs(ahead)
-    );
-    note(Reason::WaitingForNode, text)
-}
-
-/// The number of older runs. A large number is rounded up, because each change of the text is another event.
-fn older_runs(ahead: usize) -> String {
-    const EXACT: usize = 5;
-    match ahead {
-        0 | 1 => "1 older run".to_owned(),
-        ahead if ahead <= EXACT => format!("{ahead} older runs"),
-        ahead => format!("up to {} older runs", round_up(ahead)),
-    }
-}
-
-/// The next of 10, 20, 50, 100, 200, 500 and so on.
-fn round_up(number: usize) -> usize {
-    let steps = (1..).map(|exponent| 10_usize.saturating_pow(exponent));
-    let mut rounded = steps.flat_map(|step| [1, 2, 5].map(|factor| step.saturating_mul(factor)));
-    rounded.find(|it| *it >= number).unwrap_or(number)
 }
 
 /// The run's reserve annotation is malformed, so the controller ignores the annotation. The note accompanies any step.

@@ -13,7 +13,8 @@
 //! | Ignored | adopt pod | NodeKept | done, `isolateAlways`: the pod has lost its StatefulSet |
 //! | Queued | enrol | Queued | the labels are there before another controller releases the run |
 //! | Queued | delete placeholder | Queued | another controller took the hold over |
-//! | HeldWithoutPlaceholder | date hold | HeldWithoutPlaceholder | the hold began without a date |
+//! | HeldWithoutPlaceholder | date hold | HeldWithoutPlaceholder | the hold began without a date, or a cap has room again |
+//! | HeldWithoutPlaceholder | suspend hold | HeldWithoutPlaceholder | a cap has no room: the deadline does not count |
 //! | HeldWithoutPlaceholder | enrol | HeldWithoutPlaceholder | held for a minute |
 //! | HeldWithoutPlaceholder | create placeholder | HeldOnNode, HeldUnscheduled, HeldWithoutPod | a quota has room for the StatefulSet |
 //! | HeldWithoutPlaceholder | free place | HeldWithoutPlaceholder | at the deadline: Tekton needs the room that another run's placeholder takes |

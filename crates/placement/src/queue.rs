@@ -1,4 +1,6 @@
-//! The queue of held runs that wait for a node: which of them may have a placeholder now.
+//! The queue of held runs: which of them may have a placeholder now.
+//!
+//! First, the run needs a slot within the caps of the configuration (`slots.rs`). Then, the run waits for older runs of its kind.
 //!
 //! The scheduler does not keep the order of waiting pods: a pod that was tried often waits longer for its next attempt. So while
 //! a pool is full, only the oldest runs of a kind have a placeholder. Runs are of one kind if the same nodes are possible for
@@ -8,43 +10,57 @@
 //! autoscaler refused, or none answered within [`ANSWER_WITHIN`]. As soon as an autoscaler promises a node, all runs of the kind
 //! have placeholders again.
 //!
+//! The rules of a line (`line.rs`):
+//!
 //! 1. A run may have a placeholder if its kind is not in line, or if the run is the oldest of its kind.
 //! 2. A run has to wait if an older run that asks for no more found no node: that run shows that no node is free.
 //! 3. Otherwise a run may have a placeholder if a free node is left after each older run has taken one. An older run that found
 //!    no node has no use for a node that is too small for it.
 //! 4. A placeholder that exists is deleted only if it found no node, and if [`AT_ONCE`] older runs have one.
 
+use crate::attempts::Before;
+use crate::caps::Caps;
 use crate::node::selector::NodeRequirements;
 use crate::node::{NodeFacts, NodeState, state};
 use crate::resources::Resources;
 use crate::run::Run;
 use jiff::Timestamp;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::time::Duration;
+
+mod line;
+mod slots;
+
+use line::Line;
+use slots::Slots;
 
 /// The time in which an autoscaler answers a pod that found no node, and the controller reads the answer.
 pub(crate) const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 /// The most placeholders of a kind that are new at the same time, and the most that wait for a node while the kind is in line. It is
 /// also the limit of how many younger runs can overtake a run in line.
 pub const AT_ONCE: usize = 3;
-/// A free node that an older run could not use in this time does not wait for that run: the longest back-off of the scheduler
-/// is ten seconds.
-const TAKEN_WITHIN: Duration = Duration::from_secs(15);
-/// A new leader finds a run of this age without a placeholder only if an earlier leader kept the run in line.
-const CREATED_WITHIN: Duration = Duration::from_secs(10);
 
 /// What decides which nodes are possible for a run, apart from their size.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Kind(String);
 
-/// The waiting runs of all kinds.
+/// The active runs.
 #[derive(Debug, Default)]
 pub struct Queue {
+    slots: Slots,
     lines: HashMap<Kind, Line>,
-    places: HashMap<String, (Kind, Position)>,
+    places: HashMap<String, Place>,
     next: u64,
     /// No autoscaler of this cluster has answered, and one placeholder has waited long enough for an answer.
     is_silent: bool,
+}
+
+/// The place of a run in the queue.
+#[derive(Clone, Debug)]
+struct Place {
+    position: Position,
+    /// The line in which the run waits.
+    kind: Option<Kind>,
 }
 
 /// Namespace and name of a run.
@@ -54,26 +70,24 @@ pub type Name = (String, String);
 /// the run.
 type Position = (Option<Timestamp>, u64);
 
-/// The waiting runs of one kind.
-#[derive(Debug, Default)]
-struct Line {
-    runs: BTreeMap<Position, Waiting>,
-    /// The runs for which an autoscaler promises a node.
-    promised: BTreeSet<Position>,
-    is_closed: bool,
-    /// Since when a free node is large enough for the oldest run, which finds no node.
-    stuck_since: Option<Timestamp>,
-}
-
-/// A held run without a node.
+/// A run that is not done, or whose placeholder exists.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Waiting {
+pub struct Member {
     /// UID of the run.
     pub uid: String,
     /// Namespace and name of the run.
     pub name: Name,
     /// When the run was created.
     pub created: Option<Timestamp>,
+    /// The run has a placeholder, or has started.
+    pub has_slot: bool,
+    /// The kind for which the run waits, and what it has found. `None` if the run has a node, or waits for no other run.
+    pub waits: Option<(Kind, Waiting)>,
+}
+
+/// A held run without a node.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Waiting {
     /// What its placeholder requests.
     pub size: Resources,
     /// Its placeholder.
@@ -114,42 +128,28 @@ impl Kind {
 }
 
 impl Queue {
+    /// Sets the active caps.
+    pub fn set_caps(&mut self, caps: &Caps) {
+        self.slots.set_caps(caps);
+    }
+
     /// Adds or updates a run. Returns the runs whose turn may have changed.
-    pub fn record(&mut self, kind: &Kind, run: Waiting) -> Vec<Name> {
-        let mut changed = Vec::new();
-        if self.places.get(&run.uid).is_some_and(|(at, _)| at != kind) {
-            changed = self.remove(&run.uid);
+    pub fn record(&mut self, run: Member) -> Vec<Name> {
+        let position = self.place(&run);
+        self.slots.record(position, &run.name, run.has_slot);
+        let kind = run.waits.as_ref().map(|(kind, _)| kind);
+        let mut changed = self.leave_line(&run.uid, kind);
+        if let Some((kind, waiting)) = run.waits {
+            changed.extend(self.join_line(position, kind, run.name, waiting));
         }
-        self.hear(run.answer);
-        let next = self.next;
-        let place = self.places.entry(run.uid.clone()).or_insert_with(|| {
-            self.next += 1;
-            (kind.clone(), (run.created, next))
-        });
-        let position = place.1;
-        let is_silent = self.is_silent;
-        let line = self.lines.entry(kind.clone()).or_insert_with(|| Line {
-            is_closed: is_silent,
-            ..Line::default()
-        });
-        changed.extend(line.record(position, run));
         changed
     }
 
-    /// Removes a run that has a node, or waits for none. Returns the runs whose turn may have come.
+    /// Removes a run that is done or not labelled any more. Returns the runs whose turn may have come.
     pub fn remove(&mut self, uid: &str) -> Vec<Name> {
-        let Some((kind, position)) = self.places.remove(uid) else {
-            return Vec::new();
-        };
-        let Some(line) = self.lines.get_mut(&kind) else {
-            return Vec::new();
-        };
-        line.runs.remove(&position);
-        line.promised.remove(&position);
-        line.stuck_since = None;
-        let next = line.next();
-        if line.runs.is_empty() {
-            self.lines.remove(&kind);
+        let mut next = self.leave_line(uid, None);
+        if let Some(place) = self.places.remove(uid) {
+            next.extend(self.slots.remove(place.position));
         }
         next
     }
@@ -166,30 +166,64 @@ impl Queue {
         self.lines.values().flat_map(Line::next).collect()
     }
 
-    /// Whether the run may not have a placeholder now, and how many older runs of its kind wait. `free` are the nodes that no
-    /// run has and that are possible for the kind.
-    pub fn ahead(
+    /// Why the run may not have a placeholder now. `free` are the nodes that no run has and that are possible for the kind.
+    pub fn before(
         &mut self,
         uid: &str,
         now: Timestamp,
         free: impl FnOnce() -> Vec<NodeFacts>,
-    ) -> Option<usize> {
-        let (kind, position) = self.places.get(uid)?;
-        let line = self.lines.get_mut(kind).filter(|line| line.is_closed)?;
-        let ahead = line.runs.range(..position).count();
-        (ahead > 0 && !line.is_turn(*position, now, free)).then_some(ahead)
+    ) -> Option<Before> {
+        let Place { position, kind } = self.places.get(uid)?.clone();
+        if let Some(over_cap) = self.slots.take(position) {
+            self.leave_line(uid, None);
+            return Some(Before::OverCap(over_cap));
+        }
+        self.lines.get_mut(&kind?)?.before(position, now, free)
+    }
+
+    fn place(&mut self, run: &Member) -> Position {
+        let next = self.next;
+        let place = self.places.entry(run.uid.clone()).or_insert_with(|| {
+            self.next += 1;
+            Place {
+                position: (run.created, next),
+                kind: None,
+            }
+        });
+        place.position
+    }
+
+    fn join_line(&mut self, position: Position, kind: Kind, name: Name, waiting: Waiting) -> Vec<Name> {
+        self.hear(waiting.answer);
+        let is_closed = self.is_silent;
+        let line = self.lines.entry(kind).or_insert_with(|| Line::new(is_closed));
+        line.record(position, name, waiting)
+    }
+
+    /// Removes the run from its line, unless the line is of this kind.
+    fn leave_line(&mut self, uid: &str, except: Option<&Kind>) -> Vec<Name> {
+        let Some(place) = self.places.get_mut(uid) else {
+            return Vec::new();
+        };
+        let (position, left) = (place.position, place.kind.take());
+        place.kind = except.cloned();
+        let Some(left) = left.filter(|left| Some(left) != except) else {
+            return Vec::new();
+        };
+        let Some(line) = self.lines.get_mut(&left) else {
+            return Vec::new();
+        };
+        let next = line.remove(position);
+        if line.is_empty() {
+            self.lines.remove(&left);
+        }
+        next
     }
 
     /// Continues the lines of an earlier leader, after each waiting run was recorded.
     pub fn inherit(&mut self, now: Timestamp) {
         for line in self.lines.values_mut() {
-            let is_old = |run: &Waiting| run.created.is_some_and(|at| age(at, now) >= CREATED_WITHIN);
-            let mut runs = line.runs.values();
-            let is_full = runs
-                .next()
-                .is_some_and(|run| run.placeholder == Stage::Unschedulable);
-            let was_in_line = runs.any(|run| run.placeholder == Stage::Missing && is_old(run));
-            line.is_closed |= is_full && was_in_line && line.promised.is_empty();
+            line.inherit(now);
         }
     }
 
@@ -200,129 +234,6 @@ impl Queue {
             Answer::Promise | Answer::Refusal => self.is_silent = false,
         }
     }
-}
-
-impl Line {
-    /// Returns the runs whose turn may have changed, because the line opened or closed.
-    fn record(&mut self, position: Position, run: Waiting) -> Vec<Name> {
-        let was_closed = self.is_closed;
-        match run.answer {
-            Answer::Promise => {
-                self.promised.insert(position);
-            }
-            Answer::Pending | Answer::Refusal | Answer::Silence => {
-                self.promised.remove(&position);
-            }
-        }
-        let is_refused = matches!(run.answer, Answer::Refusal | Answer::Silence);
-        self.is_closed = self.promised.is_empty() && (self.is_closed || is_refused);
-        self.runs.insert(position, run);
-        if self.is_closed == was_closed {
-            Vec::new()
-        } else {
-            self.runs.values().map(|run| run.name.clone()).collect()
-        }
-    }
-
-    /// The oldest runs without a placeholder that no other run shows to find no node.
-    fn next(&self) -> Vec<Name> {
-        let mut tried = Tried::default();
-        let waits = |run: &&Waiting| {
-            let proves_nothing = !tried.shows_no_node_for(run);
-            tried.add(run);
-            self.is_closed && run.placeholder == Stage::Missing && proves_nothing
-        };
-        let next = self.runs.values().filter(waits).take(AT_ONCE);
-        next.map(|run| run.name.clone()).collect()
-    }
-
-    fn is_turn(&mut self, position: Position, now: Timestamp, free: impl FnOnce() -> Vec<NodeFacts>) -> bool {
-        let Some(run) = self.runs.get(&position).cloned() else {
-            return true;
-        };
-        let mut tried = Tried::default();
-        self.older(position).for_each(|older| tried.add(older));
-        match run.placeholder {
-            Stage::New => true,
-            Stage::Unschedulable => {
-                let with_placeholder = self.older(position).filter(|it| it.placeholder != Stage::Missing);
-                with_placeholder.take(AT_ONCE).count() < AT_ONCE || !tried.shows_no_node_for(&run)
-            }
-            Stage::Missing => {
-                !tried.shows_no_node_for(&run) && self.has_free_node(position, &run, now, free())
-            }
-        }
-    }
-
-    fn older(&self, position: Position) -> impl Iterator<Item = &Waiting> {
-        self.runs.range(..position).map(|(_, older)| older)
-    }
-
-    /// Whether a node is left that is large enough, after each older run has taken one.
-    fn has_free_node(
-        &mut self,
-        position: Position,
-        run: &Waiting,
-        now: Timestamp,
-        mut free: Vec<NodeFacts>,
-    ) -> bool {
-        let is_patient = self.is_patient(now, &free);
-        let (mut tried, mut new) = (Tried::default(), 0);
-        for older in self.older(position) {
-            match older.placeholder {
-                Stage::Unschedulable if is_patient => free.retain(|node| !fits(&older.size, node)),
-                Stage::Missing if tried.shows_no_node_for(older) => {}
-                Stage::Unschedulable => {}
-                Stage::Missing | Stage::New => {
-                    let taken = free.iter().position(|node| fits(&older.size, node));
-                    new += usize::from(taken.is_some() || older.placeholder == Stage::New);
-                    taken.map(|taken| free.remove(taken));
-                }
-            }
-            tried.add(older);
-            if new >= AT_ONCE {
-                return false;
-            }
-        }
-        free.iter().any(|node| fits(&run.size, node))
-    }
-
-    /// Whether the oldest run may still get a free node that is large enough. If the run does not get the node in time, the
-    /// node lacks something else, and a run that asks for less may use it.
-    fn is_patient(&mut self, now: Timestamp, free: &[NodeFacts]) -> bool {
-        let oldest = self.runs.values().next();
-        let is_stuck = oldest.is_some_and(|run| {
-            run.placeholder == Stage::Unschedulable && free.iter().any(|node| fits(&run.size, node))
-        });
-        self.stuck_since = is_stuck.then_some(self.stuck_since.unwrap_or(now));
-        self.stuck_since
-            .is_none_or(|since| age(since, now) < TAKEN_WITHIN)
-    }
-}
-
-/// The sizes of runs that found no node.
-#[derive(Default)]
-struct Tried(Vec<Resources>);
-
-impl Tried {
-    fn add(&mut self, run: &Waiting) {
-        if run.placeholder == Stage::Unschedulable && !self.shows_no_node_for(run) {
-            self.0.push(run.size.clone());
-        }
-    }
-
-    /// A run that asks for no more than this run found no node, so this run finds no node either.
-    fn shows_no_node_for(&self, run: &Waiting) -> bool {
-        self.0.iter().any(|size| size.beyond(&run.size).next().is_none())
-    }
-}
-
-fn fits(size: &Resources, node: &NodeFacts) -> bool {
-    size.beyond(&node.allocatable).next().is_none()
-}
-
-fn age(since: Timestamp, now: Timestamp) -> Duration {
-    Duration::try_from(now.duration_since(since)).unwrap_or_default()
 }
 
 /// Whether the node is possible for the run, apart from what other pods use.

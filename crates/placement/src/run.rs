@@ -118,12 +118,12 @@ impl Run {
         self.status == SpecStatus::Pending && self.hold && !self.queued_by_kueue
     }
 
-    /// When the hold of pod-affinity began, if that is known.
+    /// When the hold of pod-affinity began, if that is known. The time in which a cap had no room for the run does not count.
     pub fn held_since(&self) -> Option<Timestamp> {
         match self.held_from {
             HeldFrom::Creation => self.created,
             HeldFrom::Release(time) => Some(time),
-            HeldFrom::UndatedRelease => None,
+            HeldFrom::UndatedRelease | HeldFrom::OverCap => None,
         }
     }
 
@@ -149,6 +149,9 @@ impl Run {
 /// controller replaces the value by the time.
 pub(crate) const RELEASED: &str = "released";
 
+/// Value of the hold annotation while a cap has no room for the run.
+const OVER_CAP: &str = "over-cap";
+
 /// The remaining time of a span that began at `since`.
 pub(crate) fn remaining(span: Duration, since: Timestamp, now: Timestamp) -> Duration {
     let passed = Duration::try_from(now.duration_since(since)).unwrap_or_default();
@@ -166,6 +169,8 @@ pub enum HeldFrom {
     /// After the creation, at an unknown time: an admission policy added the hold and has no clock. The controller
     /// writes the time next.
     UndatedRelease,
+    /// The hold has not begun: a cap has no room for the run.
+    OverCap,
 }
 
 /// Formats the value of the hold annotation.
@@ -175,6 +180,7 @@ impl fmt::Display for HeldFrom {
             Self::Creation => f.write_str("true"),
             Self::Release(time) => write!(f, "{}", time.strftime("%Y-%m-%dT%H:%M:%SZ")),
             Self::UndatedRelease => f.write_str(RELEASED),
+            Self::OverCap => f.write_str(OVER_CAP),
         }
     }
 }
@@ -184,6 +190,7 @@ impl HeldFrom {
     pub fn parse(mark: Option<&str>) -> Self {
         match mark {
             Some(RELEASED) => Self::UndatedRelease,
+            Some(OVER_CAP) => Self::OverCap,
             Some(mark) => mark.parse().map_or(Self::Creation, Self::Release),
             None => Self::Creation,
         }

@@ -6,7 +6,6 @@ use crate::events::RunEvent;
 use crate::facts::Facts;
 use crate::plan::Planned;
 use crate::words::span;
-use placement::attempts::Before;
 use placement::notes::{self, Note};
 use placement::plan::{self, Decision, Plan, Read, Wait};
 
@@ -75,10 +74,7 @@ fn waits(wait: &Wait) -> &'static str {
         Wait::Scheduler => "Waits for the scheduler to place the run's pods",
         Wait::Pause => "Pauses before the next attempt",
         Wait::Assistants => "Waits for nodes for Tekton's affinity assistants",
-        Wait::OlderRuns(Before::Waiting { .. }) => "Waits for older runs of the same kind to get nodes first",
-        Wait::OlderRuns(Before::Starting | Before::Rejected) => {
-            "Waits for older runs of the namespace to get their placeholders first"
-        }
+        Wait::OlderRuns(_) => "Waits for other runs, which come first",
         Wait::Places { .. } => "Waits for room in a quota",
         Wait::Tasks { .. } => "Waits for the end of the run's tasks on the node",
         Wait::Volume { .. } => "Stays on the only node that can use a volume of the run",

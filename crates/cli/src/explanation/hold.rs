@@ -7,6 +7,7 @@ use crate::state::State;
 use crate::words::{after, age, between, lasting, span};
 use placement::config::ReleaseWhen;
 use placement::keys;
+use placement::run::HeldFrom;
 use std::time::Duration;
 
 pub(super) fn section(facts: &Facts) -> Option<Section> {
@@ -21,6 +22,13 @@ pub(super) fn section(facts: &Facts) -> Option<Section> {
 
 fn by_us(facts: &Facts) -> String {
     let config = facts.config();
+    if facts.view.run.held_from == HeldFrom::OverCap {
+        let said = facts.event("OverCap").map(|event| format!(" {}", event.text));
+        return format!(
+            "by pod-affinity, because a cap has no room for the run; hold-deadline does not count meanwhile.{}",
+            said.unwrap_or_default()
+        );
+    }
     let since = facts.view.run.held_since().unwrap_or(facts.now);
     let until = match config.release_when {
         ReleaseWhen::Scheduled => "until its placeholder has a node",

@@ -7,7 +7,8 @@ use crate::turns;
 use futures::StreamExt;
 use futures::channel::mpsc::UnboundedReceiver;
 use futures::future::FutureExt;
-use placement::run::SpecStatus;
+use placement::caps::Caps;
+use placement::run::{HeldFrom, SpecStatus};
 use serde_json::json;
 
 const REFUSED: &str = "pod didn't trigger scale-up: 1 max node group size reached";
@@ -131,4 +132,34 @@ async fn only_nodes_without_a_placeholder_that_the_run_can_use_are_free() {
         ["n2"]
     );
     assert!(free(|run| drop(run.template.node_selector.insert("disk".into(), "hdd".into()))).is_empty());
+}
+
+#[tokio::test]
+async fn a_run_over_a_cap_gets_a_placeholder_when_another_run_is_gone() {
+    let mut server = Server::start();
+    (0..4).for_each(|_| server.answer(200, written()));
+    let mut caches = Caches::ready();
+    let first = named("first");
+    caches.set_config(Config {
+        caps: Caps {
+            each_namespace: Some(1),
+            ..Caps::default()
+        },
+        ..Config::default()
+    });
+    caches.add_set(&first, "s1");
+    let view = json!({"metadata": {"creationTimestamp": first.created.map(|at| at.to_string())}});
+    caches.add_held_run_with("first", "uid-of-first", &view);
+    let (reconciler, mut triggers) = observed(&caches, &server);
+    let mut second = named("second");
+    assert_eq!(step(&reconciler, &second).await, "suspend_hold");
+    second.held_from = HeldFrom::OverCap;
+    second.group = Some(second.key.uid.clone());
+    assert_eq!(step(&reconciler, &second).await, "older_runs");
+    names(&mut triggers);
+    reconciler.forget(|uid| uid == "uid-of-first");
+    assert_eq!(names(&mut triggers), ["second"]);
+    assert_eq!(step(&reconciler, &second).await, "date_hold");
+    second.held_from = HeldFrom::Release(jiff::Timestamp::now());
+    assert_eq!(step(&reconciler, &second).await, "create_placeholder");
 }

@@ -17,6 +17,8 @@ pub enum Reason {
     PlaceholderReturned,
     /// The scheduler finds no node for the placeholder of a held run.
     WaitingForNode,
+    /// A cap has no room for a held run.
+    OverCap,
     /// The placeholder of a running run got its first node.
     NodeAssigned,
     /// The hold ended.
@@ -113,7 +115,7 @@ impl Reason {
         use Repeat::{Always, Never};
         match self {
             Self::Held => normal("Hold", Never),
-            Self::WaitingForNode => normal("Hold", LASTS),
+            Self::WaitingForNode | Self::OverCap => normal("Hold", LASTS),
             Self::HoldDeadlineExceeded => warning("Hold", Always),
             Self::Enrolled => normal("Enrol", Always),
             Self::EnrolRefused => warning("Enrol", LASTS),

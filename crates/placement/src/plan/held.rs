@@ -29,8 +29,8 @@ const ROOM_WITHIN: Duration = Duration::from_secs(15);
 
 /// A release at the deadline never waits for an input.
 pub(super) fn on_held(observed: &Observation, inputs: &Inputs, enrolment: Enrolment) -> Result<Plan, Read> {
-    if observed.run.held_from == HeldFrom::UndatedRelease {
-        return Ok(without_timer(date_hold(observed)));
+    if let Some(step) = date_or_suspend(observed, enrolment) {
+        return Ok(without_timer(step));
     }
     let remaining = hold_remaining(observed, observed.config.hold_deadline);
     let obstacle = obstacle(observed, inputs);
@@ -46,6 +46,24 @@ pub(super) fn on_held(observed: &Observation, inputs: &Inputs, enrolment: Enrolm
                 None => await_node(observed, inputs, enrolment)?,
             };
             Ok(plan.no_later_than(remaining))
+        }
+    }
+}
+
+/// While a cap has no room for the run, the hold has no date, so that its deadline does not count. The run gets the labels of its
+/// group with the same write, because it may be cancelled meanwhile.
+fn date_or_suspend(observed: &Observation, enrolment: Enrolment) -> Option<Decision> {
+    let is_over_cap =
+        matches!(observed.turn, Turn::Later(Before::OverCap(_))) && observed.placeholder().usable().is_none();
+    match observed.run.held_from {
+        HeldFrom::OverCap if is_over_cap => None,
+        HeldFrom::UndatedRelease | HeldFrom::OverCap if !is_over_cap => Some(date_hold(observed)),
+        HeldFrom::Creation | HeldFrom::Release(_) | HeldFrom::UndatedRelease | HeldFrom::OverCap => {
+            let suspended = change_run(observed, |run| {
+                run.hold = Some(HeldFrom::OverCap);
+                run.group = Some(enrolment.into());
+            });
+            is_over_cap.then(|| Decision::act("suspend_hold", None, [suspended]))
         }
     }
 }
@@ -206,7 +224,7 @@ fn await_node(observed: &Observation, inputs: &Inputs, enrolment: Enrolment) -> 
         (Usable(placeholder), None) => Ok(requeue_statefulset(observed, placeholder)),
         (Usable(placeholder), Some(_)) => Ok(match observed.turn {
             Turn::Later(Before::Waiting { .. }) => without_timer(step_back(placeholder)),
-            Turn::Later(Before::Starting | Before::Rejected) | Turn::Now => Plan {
+            Turn::Later(Before::Starting | Before::Rejected | Before::OverCap(_)) | Turn::Now => Plan {
                 again: enrols_in.into_iter().chain(is_silent_in(observed)).min(),
                 ..without_timer(await_scheduler(observed))
             },

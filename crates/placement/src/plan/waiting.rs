@@ -1,11 +1,11 @@
-//! The place of a run in the queue of runs that wait for a node: its kind, and what its placeholder has found.
+//! What the queue of runs knows of a run: whether it has a slot, its kind, and what its placeholder has found.
 
 use super::observation::Observation;
 use super::state::State;
 use crate::config::ReleaseWhen;
 use crate::messages;
 use crate::placeholder::size;
-use crate::queue::{ANSWER_WITHIN, Answer, Kind, Stage, Waiting};
+use crate::queue::{ANSWER_WITHIN, Answer, Kind, Member, Stage, Waiting};
 use crate::run::PodTemplate;
 use crate::strategy::Scope;
 use k8s_openapi::api::core::v1::{Affinity, Toleration};
@@ -62,39 +62,52 @@ impl Kind {
     }
 }
 
-impl Waiting {
-    /// The run, if pod-affinity holds it and it waits for a node.
+impl Member {
+    /// The run, unless it is done, not labelled, or held by another controller.
     pub fn from_observation(observed: &Observation) -> Option<Self> {
-        let placeholder = match State::from_observation(observed) {
-            State::HeldWithoutPlaceholder => Stage::Missing,
-            State::HeldUnscheduled if observed.live_pod()?.unschedulable.is_some() => Stage::Unschedulable,
-            State::HeldWithoutPod | State::HeldUnscheduled => Stage::New,
-            State::HeldScaledDown
+        let has_slot = match State::from_observation(observed) {
+            State::HeldWithoutPlaceholder => false,
+            State::HeldWithoutPod
+            | State::HeldUnscheduled
             | State::HeldOnNode
-            | State::Ignored
-            | State::Queued
-            | State::Unenrolled
+            | State::HeldScaledDown
             | State::RunningWithoutPlaceholder
             | State::RunningWithoutPod
             | State::RunningUnscheduled
             | State::RunningOnNode
             | State::RunningScaledDown
-            | State::OptedOut
-            | State::Ending
-            | State::NodeKept => return None,
+            | State::Ending => true,
+            State::Ignored | State::Queued | State::Unenrolled | State::OptedOut | State::NodeKept => {
+                return None;
+            }
         };
         let key = &observed.run.key;
-        let reserved = || size::reserved(&observed.run, &observed.config).requests();
-        let found = observed.placeholder().usable();
         Some(Self {
             uid: key.uid.clone(),
             name: (key.namespace.clone(), key.name.clone()),
             created: observed.run.created,
-            size: found.map_or_else(reserved, |found| found.spec.size.clone()),
-            placeholder,
-            answer: answer(observed),
+            has_slot,
+            waits: Kind::from_observation(observed).zip(waiting(observed)),
         })
     }
+}
+
+/// What a held run without a node has found.
+fn waiting(observed: &Observation) -> Option<Waiting> {
+    let is_unschedulable = observed.live_pod().is_some_and(|pod| pod.unschedulable.is_some());
+    let placeholder = match State::from_observation(observed) {
+        State::HeldWithoutPlaceholder => Stage::Missing,
+        State::HeldUnscheduled if is_unschedulable => Stage::Unschedulable,
+        State::HeldWithoutPod | State::HeldUnscheduled => Stage::New,
+        _ => return None,
+    };
+    let reserved = || size::reserved(&observed.run, &observed.config).requests();
+    let found = observed.placeholder().usable();
+    Some(Waiting {
+        size: found.map_or_else(reserved, |found| found.spec.size.clone()),
+        placeholder,
+        answer: answer(observed),
+    })
 }
 
 fn answer(observed: &Observation) -> Answer {

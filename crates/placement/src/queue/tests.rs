@@ -17,29 +17,38 @@ fn kind() -> Kind {
     Kind::new("usual".to_owned())
 }
 
-fn run(number: usize, placeholder: Stage) -> Waiting {
-    Waiting {
-        uid: format!("uid-{number}"),
-        name: ("ns".to_owned(), format!("run-{number}")),
-        created: Some(at(i64::try_from(number).unwrap())),
+fn run(number: usize, placeholder: Stage) -> Member {
+    let waiting = Waiting {
         size: size("1"),
         placeholder,
         answer: Answer::Pending,
+    };
+    Member {
+        uid: format!("uid-{number}"),
+        name: ("ns".to_owned(), format!("run-{number}")),
+        created: Some(at(i64::try_from(number).unwrap())),
+        has_slot: placeholder != Stage::Missing,
+        waits: Some((kind(), waiting)),
     }
 }
 
-fn refused(number: usize) -> Waiting {
-    Waiting {
-        answer: Answer::Refusal,
-        ..run(number, Stage::Unschedulable)
-    }
+fn of_kind(kind: &Kind, mut run: Member) -> Member {
+    run.waits.as_mut().unwrap().0 = kind.clone();
+    run
 }
 
-fn of_size(cpu: &str, run: Waiting) -> Waiting {
-    Waiting {
-        size: size(cpu),
-        ..run
-    }
+fn answered(answer: Answer, mut run: Member) -> Member {
+    run.waits.as_mut().unwrap().1.answer = answer;
+    run
+}
+
+fn refused(number: usize) -> Member {
+    answered(Answer::Refusal, run(number, Stage::Unschedulable))
+}
+
+fn of_size(cpu: &str, mut run: Member) -> Member {
+    run.waits.as_mut().unwrap().1.size = size(cpu);
+    run
 }
 
 fn node(name: usize, cpu: &str) -> NodeFacts {
@@ -55,16 +64,23 @@ fn nodes(count: usize) -> Vec<NodeFacts> {
     (0..count).map(|name| node(name, "4")).collect()
 }
 
-fn queue(runs: impl IntoIterator<Item = Waiting>) -> Queue {
+fn queue(runs: impl IntoIterator<Item = Member>) -> Queue {
     let mut queue = Queue::default();
     for run in runs {
-        queue.record(&kind(), run);
+        queue.record(run);
     }
     queue
 }
 
 fn ahead(queue: &mut Queue, number: usize, free: &[NodeFacts]) -> Option<usize> {
-    queue.ahead(&format!("uid-{number}"), at(100), || free.to_vec())
+    number_ahead(queue.before(&format!("uid-{number}"), at(100), || free.to_vec()))
+}
+
+fn number_ahead(before: Option<Before>) -> Option<usize> {
+    before.map(|before| match before {
+        Before::Waiting { ahead } => ahead,
+        Before::Starting | Before::Rejected | Before::OverCap(_) => panic!("{before:?}"),
+    })
 }
 
 fn names(runs: Vec<Name>) -> Vec<String> {
@@ -74,10 +90,7 @@ fn names(runs: Vec<Name>) -> Vec<String> {
 #[test]
 fn while_an_autoscaler_may_answer_each_run_has_a_placeholder() {
     for answer in [Answer::Pending, Answer::Promise] {
-        let oldest = Waiting {
-            answer,
-            ..run(0, Stage::Unschedulable)
-        };
+        let oldest = answered(answer, run(0, Stage::Unschedulable));
         let mut queue = queue([oldest, run(1, Stage::Missing), run(2, Stage::Unschedulable)]);
         assert_eq!([1, 2].map(|number| ahead(&mut queue, number, &[])), [None, None]);
     }
@@ -86,10 +99,7 @@ fn while_an_autoscaler_may_answer_each_run_has_a_placeholder() {
 #[test]
 fn after_a_refusal_only_the_oldest_run_gets_a_placeholder() {
     for answer in [Answer::Refusal, Answer::Silence] {
-        let oldest = Waiting {
-            answer,
-            ..run(0, Stage::Unschedulable)
-        };
+        let oldest = answered(answer, run(0, Stage::Unschedulable));
         let younger = (1..4).map(|number| run(number, Stage::Missing));
         let mut queue = queue([oldest].into_iter().chain(younger));
         let ahead: Vec<_> = (0..4)
@@ -102,23 +112,17 @@ fn after_a_refusal_only_the_oldest_run_gets_a_placeholder() {
 #[test]
 fn a_promise_to_any_run_of_the_kind_gives_all_runs_their_placeholders_again() {
     let mut queue = queue([refused(0), run(1, Stage::Missing), run(2, Stage::Missing)]);
-    let promised = Waiting {
-        answer: Answer::Promise,
-        ..run(0, Stage::Unschedulable)
-    };
-    assert_eq!(
-        names(queue.record(&kind(), promised)),
-        ["run-0", "run-1", "run-2"]
-    );
+    let promised = answered(Answer::Promise, run(0, Stage::Unschedulable));
+    assert_eq!(names(queue.record(promised)), ["run-0", "run-1", "run-2"]);
     assert_eq!(ahead(&mut queue, 2, &[]), None);
-    queue.record(&kind(), refused(1));
+    queue.record(refused(1));
     assert_eq!(
         ahead(&mut queue, 2, &[]),
         None,
         "the promise to the oldest run lasts"
     );
     queue.remove("uid-0");
-    queue.record(&kind(), refused(1));
+    queue.record(refused(1));
     assert_eq!(ahead(&mut queue, 2, &[]), Some(1));
 }
 
@@ -126,7 +130,7 @@ fn a_promise_to_any_run_of_the_kind_gives_all_runs_their_placeholders_again() {
 fn the_next_runs_are_triggered_when_a_run_has_a_node() {
     let mut queue = queue((1..9).map(|number| run(number, Stage::Missing)));
     assert!(names(queue.remove("uid-1")).is_empty(), "no line");
-    queue.record(&kind(), refused(0));
+    queue.record(refused(0));
     assert!(
         names(queue.next()).is_empty(),
         "the oldest run shows that no node is free"
@@ -154,7 +158,7 @@ fn without_a_run_that_found_no_node_as_many_runs_go_as_nodes_are_free() {
         [0, 1, 2, 3, 9].map(|free| turns(&mut queue, free)),
         [1, 1, 2, 3, AT_ONCE]
     );
-    queue.record(&kind(), run(1, Stage::New));
+    queue.record(run(1, Stage::New));
     assert_eq!(
         ahead(&mut queue, 2, &nodes(1)),
         Some(1),
@@ -170,7 +174,7 @@ fn a_placeholder_that_found_no_node_goes_if_enough_older_ones_wait() {
         .filter(|number| ahead(&mut queue, *number, &[]).is_none())
         .count();
     assert_eq!(kept, AT_ONCE);
-    queue.record(&kind(), run(8, Stage::New));
+    queue.record(run(8, Stage::New));
     assert_eq!(ahead(&mut queue, 8, &[]), None, "the scheduler has not tried it");
 }
 
@@ -190,7 +194,7 @@ fn a_smaller_run_may_use_a_node_that_is_too_small_for_the_older_run() {
     );
     assert_eq!(ahead(&mut queue, 1, &[node(0, "16")]), Some(1));
     assert_eq!(names(queue.next()), ["run-2"]);
-    queue.record(&kind(), of_size("2", run(2, Stage::Unschedulable)));
+    queue.record(of_size("2", run(2, Stage::Unschedulable)));
     assert_eq!(
         ahead(&mut queue, 2, &[]),
         None,
@@ -201,7 +205,8 @@ fn a_smaller_run_may_use_a_node_that_is_too_small_for_the_older_run() {
 #[test]
 fn a_node_that_the_oldest_run_cannot_use_does_not_wait_for_it_for_ever() {
     let mut queue = queue([of_size("8", refused(0)), of_size("2", run(1, Stage::Missing))]);
-    let mut ahead = |second, free: &[NodeFacts]| queue.ahead("uid-1", at(second), || free.to_vec());
+    let mut ahead =
+        |second, free: &[NodeFacts]| number_ahead(queue.before("uid-1", at(second), || free.to_vec()));
     let free = [node(0, "16")];
     assert_eq!(
         [0, 14, 15].map(|second| ahead(second, &free)),
@@ -215,16 +220,13 @@ fn a_node_that_the_oldest_run_cannot_use_does_not_wait_for_it_for_ever() {
 fn kinds_do_not_wait_for_each_other() {
     let mut queue = queue([refused(0), run(1, Stage::Missing)]);
     let other = Kind::new("other".to_owned());
-    queue.record(&other, run(2, Stage::Missing));
+    queue.record(of_kind(&other, run(2, Stage::Missing)));
     assert_eq!(ahead(&mut queue, 2, &[]), None);
-    assert!(queue.record(&other, run(1, Stage::Missing)).is_empty());
-    queue.record(
+    assert!(queue.record(of_kind(&other, run(1, Stage::Missing))).is_empty());
+    queue.record(of_kind(
         &other,
-        Waiting {
-            answer: Answer::Refusal,
-            ..run(1, Stage::Unschedulable)
-        },
-    );
+        answered(Answer::Refusal, run(1, Stage::Unschedulable)),
+    ));
     assert_eq!(
         ahead(&mut queue, 2, &[]),
         Some(1),
@@ -234,18 +236,15 @@ fn kinds_do_not_wait_for_each_other() {
 
 #[test]
 fn in_a_cluster_without_an_answer_a_new_kind_is_in_line_at_once() {
-    let silent = Waiting {
-        answer: Answer::Silence,
-        ..run(0, Stage::Unschedulable)
-    };
+    let silent = answered(Answer::Silence, run(0, Stage::Unschedulable));
     let mut queue = queue([silent]);
     let others = ["other", "third"].map(|text| Kind::new(text.to_owned()));
-    queue.record(&others[0], run(1, Stage::Unschedulable));
-    queue.record(&others[0], run(2, Stage::Missing));
+    queue.record(of_kind(&others[0], run(1, Stage::Unschedulable)));
+    queue.record(of_kind(&others[0], run(2, Stage::Missing)));
     assert_eq!(ahead(&mut queue, 2, &[]), Some(1));
-    queue.record(&kind(), refused(0));
-    queue.record(&others[1], run(3, Stage::Unschedulable));
-    queue.record(&others[1], run(4, Stage::Missing));
+    queue.record(refused(0));
+    queue.record(of_kind(&others[1], run(3, Stage::Unschedulable)));
+    queue.record(of_kind(&others[1], run(4, Stage::Missing)));
     assert_eq!(
         ahead(&mut queue, 4, &[]),
         None,
@@ -255,7 +254,7 @@ fn in_a_cluster_without_an_answer_a_new_kind_is_in_line_at_once() {
 
 #[test]
 fn a_new_leader_continues_a_line_but_begins_none() {
-    let inherited = |runs: [Waiting; 2], second| {
+    let inherited = |runs: [Member; 2], second| {
         let mut queue = queue(runs);
         queue.inherit(at(second));
         ahead(&mut queue, 1, &[])
@@ -268,14 +267,11 @@ fn a_new_leader_continues_a_line_but_begins_none() {
         "the run is new"
     );
     assert_eq!(inherited([run(0, Stage::New), run(1, Stage::Missing)], 11), None);
-    let promised = Waiting {
-        answer: Answer::Promise,
-        ..oldest()
-    };
+    let promised = answered(Answer::Promise, oldest());
     assert_eq!(inherited([promised, run(1, Stage::Missing)], 11), None);
 }
 
-fn any_run() -> impl Arbitrary<Value = (Waiting, usize)> {
+fn any_run() -> impl Arbitrary<Value = (Member, usize)> {
     let stage = prop_oneof![Just(Stage::Missing), Just(Stage::New), Just(Stage::Unschedulable)];
     let cpu = prop_oneof![3 => Just("1"), 1 => Just("3"), 1 => Just("9")];
     (stage, cpu, any::<bool>(), 0..3_usize).prop_map(|(stage, cpu, is_refused, second)| {
@@ -284,10 +280,7 @@ fn any_run() -> impl Arbitrary<Value = (Waiting, usize)> {
         } else {
             Answer::Pending
         };
-        let run = Waiting {
-            answer,
-            ..run(second, stage)
-        };
+        let run = answered(answer, run(second, stage));
         (of_size(cpu, run), second)
     })
 }
@@ -299,7 +292,7 @@ proptest! {
         free in 0..6_usize,
         met in tally(&[("held back", 60), ("let in", 15)]),
     ) {
-        let runs: Vec<_> = runs.into_iter().enumerate().map(|(number, (run, second))| Waiting {
+        let runs: Vec<_> = runs.into_iter().enumerate().map(|(number, (run, second))| Member {
             uid: format!("uid-{number}"),
             created: Some(at(i64::try_from(second).unwrap())),
             ..run
@@ -308,24 +301,26 @@ proptest! {
         let mut order: Vec<_> = runs.iter().enumerate().collect();
         order.sort_by_key(|(number, run)| (run.created, *number));
         let line: Vec<_> = order.iter().map(|(_, run)| *run).collect();
-        let turns: Vec<_> = line.iter().map(|run| queue.ahead(&run.uid, at(9), || nodes(free))).collect();
+        let turns = line.iter().map(|run| number_ahead(queue.before(&run.uid, at(9), || nodes(free))));
+        let turns: Vec<_> = turns.collect();
+        let line: Vec<_> = line.into_iter().map(|run| run.waits.clone().unwrap().1).collect();
+        let is_closed = line.iter().any(|run| run.answer == Answer::Refusal);
         prop_assert_eq!(turns[0], None);
         for (place, (run, turn)) in line.iter().zip(&turns).enumerate() {
-            let proves = |older: &&&Waiting| older.placeholder == Stage::Unschedulable && older.size.beyond(&run.size).next().is_none();
-            let is_closed = runs.iter().any(|run| run.answer == Answer::Refusal);
+            let proves = |older: &Waiting| older.placeholder == Stage::Unschedulable && older.size.beyond(&run.size).next().is_none();
             match (run.placeholder, turn) {
                 (_, Some(ahead)) => {
                     prop_assert!(*ahead == place && is_closed && run.placeholder != Stage::New);
                     met.count("held back");
                 }
                 (Stage::Missing, None) if is_closed && place > 0 => {
-                    prop_assert!(!line[..place].iter().any(|older| proves(&older)) && free > 0);
+                    prop_assert!(!line[..place].iter().any(proves) && free > 0);
                     met.count("let in");
                 }
                 (Stage::Missing | Stage::New | Stage::Unschedulable, None) => {}
             }
         }
         let begun = line.iter().zip(&turns).skip(1).filter(|(run, turn)| run.placeholder == Stage::Missing && turn.is_none());
-        prop_assert!(runs.iter().all(|run| run.answer == Answer::Pending) || begun.count() <= free.min(AT_ONCE));
+        prop_assert!(!is_closed || begun.count() <= free.min(AT_ONCE));
     }
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::attempts::{Before, Turn};
+use crate::caps::{Cap, OverCap};
 use crate::config::Config;
 use crate::requests::Verb;
 use crate::statefulset_quota::QuotaBlocker;
@@ -487,6 +488,41 @@ fn a_run_in_line_has_no_placeholder() {
     ));
     let late = held().placeholder_unschedulable(1).created_ago(600);
     assert!(matches!(back(late), Decision::Act(Step { name: "release", .. })));
+}
+
+const OVER_CAP: Turn = Turn::Later(Before::OverCap(OverCap {
+    cap: Cap::EachNamespace(5),
+    ahead: 1,
+}));
+
+#[test]
+fn the_deadline_does_not_count_while_a_cap_has_no_room() {
+    let over = |scene: Scene| scene.change(|scene| scene.turn = OVER_CAP);
+    let suspended = RunState {
+        hold: Some(HeldFrom::OverCap),
+        ..enrolled_state()
+    };
+    let suspend = Decision::act("suspend_hold", None, [Action::Run(suspended)]);
+    for scene in [held(), held().created_ago(9999)] {
+        assert_eq!(over(scene).decision(), suspend);
+    }
+    let waits = Decision::Wait(Wait::OlderRuns(match OVER_CAP {
+        Turn::Later(before) => before,
+        Turn::Now => unreachable!(),
+    }));
+    let late = held()
+        .in_group(UID)
+        .created_ago(9999)
+        .change(|scene| scene.run.held_from = HeldFrom::OverCap);
+    assert_eq!(over(late.clone()).plan(), in_seconds(waits, 30));
+    let dated = RunState {
+        hold: Some(HeldFrom::Release(now())),
+        ..enrolled_state()
+    };
+    let date = Decision::act("date_hold", None, [Action::Run(dated)]);
+    for scene in [late.clone(), over(late.with_statefulset())] {
+        assert_eq!(scene.decision(), date, "the cap has room");
+    }
 }
 
 #[test]

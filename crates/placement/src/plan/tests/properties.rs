@@ -8,8 +8,8 @@ use proptest::test_runner::Config as Cases;
 use proptest::{prop_assert, prop_assert_eq, prop_oneof, proptest};
 use reading::{
     counted, deletions, frees_a_place, gives_up_its_node, goes_on, is_alive, is_leaving, is_opted_in,
-    is_read, is_refused, keeps_away, lacks_its_group, live, may_come_back, name, names_observed_object,
-    needs_a_place, release, rests_on, step, usable_placeholder, wanted,
+    is_over_cap, is_read, is_refused, keeps_away, lacks_its_group, live, may_come_back, name,
+    names_observed_object, needs_a_place, release, rests_on, step, usable_placeholder, wanted,
 };
 use scenes::anything;
 
@@ -38,7 +38,7 @@ proptest! {
     #[test]
     fn a_hold_ends_exactly_at_its_deadline_unless_a_place_in_a_quota_is_freed(
         mut scene in anything(), age in prop_oneof![any::<u16>(), 590..630_u16], from_creation in any::<bool>(),
-        met in tally(&[("held", 50), ("released", 300), ("frees a place", 3)]),
+        met in tally(&[("held", 50), ("released", 300), ("frees a place", 3), ("over a cap", 3)]),
     ) {
         scene.run.held_from = if from_creation { HeldFrom::Creation } else { HeldFrom::Release(ago(age.into())) };
         scene.run.created = Some(ago(if from_creation { age.into() } else { 99_999 }));
@@ -47,6 +47,12 @@ proptest! {
             return Ok(());
         }
         let plan = scene.plan();
+        if is_over_cap(&scene) {
+            met.count("over a cap");
+            let suspends = matches!(&plan.decision, Decision::Act(step) if step.name == "suspend_hold");
+            prop_assert!(suspends, "{plan:?}");
+            return Ok(());
+        }
         match Duration::from_secs(age.into()).checked_sub(deadline) {
             Some(late) if late < FOR_A_PLACE && needs_a_place(&scene) => {
                 met.count("frees a place");
@@ -70,7 +76,7 @@ proptest! {
         mut scene in anything(), met in tally(&[("undated", 300)]),
     ) {
         scene.run.held_from = HeldFrom::UndatedRelease;
-        if scene.run.is_held_by_us() && is_alive(&scene) {
+        if scene.run.is_held_by_us() && is_alive(&scene) && !is_over_cap(&scene) {
             met.count("undated");
             let mut dated = RunState::from_run(&scene.run);
             dated.hold = Some(HeldFrom::Release(now()));
@@ -342,7 +348,7 @@ proptest! {
             ("give_up_reserve", 5), ("keep_pod", 20), ("make_room", 20), ("move_off", 30), ("requeue_statefulset", 10),
             ("record_node", 10), ("recreate_small", 10), ("release", 100), ("retry_tasks", 10),
             ("shrink", 10), ("start_over", 10), ("unmount", 10), ("unpin", 10), ("requeue_tasks", 10), ("unenrol", 20),
-            ("narrow_isolation", 5), ("step_back", 8),
+            ("narrow_isolation", 5), ("step_back", 8), ("suspend_hold", 2),
         ]),
     ) {
         if let Some((name, step)) = step(&scene) {

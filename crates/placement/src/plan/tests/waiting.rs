@@ -2,15 +2,19 @@
 
 use super::*;
 use crate::config::Config;
-use crate::queue::{Answer, Kind, Stage, Waiting};
+use crate::queue::{Answer, Kind, Member, Stage, Waiting};
 use serde_json::json;
 
 fn kind(scene: &Scene) -> Option<Kind> {
     Kind::from_observation(&scene.observation())
 }
 
+fn member(scene: &Scene) -> Option<Member> {
+    Member::from_observation(&scene.observation())
+}
+
 fn waiting(scene: &Scene) -> Option<Waiting> {
-    Waiting::from_observation(&scene.observation())
+    member(scene)?.waits.map(|(_, waiting)| waiting)
 }
 
 fn from_json<T: serde::de::DeserializeOwned>(value: serde_json::Value) -> T {
@@ -90,6 +94,34 @@ fn a_held_run_without_a_node_waits_with_or_without_a_placeholder() {
         fresh(),
     ] {
         assert_eq!(stage(scene), None);
+    }
+}
+
+#[test]
+fn a_run_has_a_slot_from_its_placeholder_to_the_deletion_of_its_placeholder() {
+    let has_slot = |scene: Scene| member(&scene).map(|run| run.has_slot);
+    for scene in [held(), held().statefulset_deleting()] {
+        assert_eq!(has_slot(scene), Some(false));
+    }
+    let ended = done(Strategy::ColocateCompleted);
+    for scene in [
+        held().with_statefulset(),
+        held().on(NODE),
+        settled(),
+        enrolled(),
+        ended.clone(),
+    ] {
+        assert_eq!(has_slot(scene), Some(true));
+    }
+    let held_elsewhere = held().in_group(UID).change(|scene| scene.run.hold = false);
+    let others = [
+        fresh(),
+        fresh().opt_in(None),
+        held_elsewhere,
+        ended.without_statefulset(),
+    ];
+    for scene in others {
+        assert_eq!(has_slot(scene), None);
     }
 }
 

@@ -1,6 +1,7 @@
 //! The conditions of the properties, written independently of the rules.
 
 use super::super::*;
+use crate::attempts::{Before, Turn};
 use crate::requests::{Object, Request, Verb};
 use json_patch::PatchOperation;
 use serde_json::Value;
@@ -43,6 +44,13 @@ pub(super) fn gives_up_its_node((_, step): &(&str, Step)) -> bool {
         }) => !starts_over || of_node(cause),
         _ => false,
     }
+}
+
+/// A cap has no room for the run, which has no placeholder.
+pub(super) fn is_over_cap(scene: &Scene) -> bool {
+    matches!(scene.turn, Turn::Later(Before::OverCap(_)))
+        && is_opted_in(scene)
+        && usable_placeholder(scene).is_none()
 }
 
 /// The cause of the release, and the node.

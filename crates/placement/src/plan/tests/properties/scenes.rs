@@ -3,6 +3,7 @@
 use super::super::*;
 use crate::attempts::{Before, Turn};
 use crate::automatic_reserve::PodUsage;
+use crate::caps::{Cap, OverCap};
 use crate::reserve::ReserveSetting;
 use crate::statefulset_quota::QuotaBlocker;
 use jiff::Timestamp;
@@ -25,6 +26,7 @@ const OF_THE_RUN: &[Change] = &[
     |scene| scene.run.status = SpecStatus::Other("StoppedRunFinally".to_owned()),
     |scene| scene.run.hold = true,
     |scene| scene.run.held_from = HeldFrom::UndatedRelease,
+    |scene| scene.run.held_from = HeldFrom::OverCap,
     |scene| scene.run.held_from = HeldFrom::Release(ago(3)),
     |scene| scene.run.held_from = HeldFrom::Release(ago(9999)),
     |scene| scene.run.managed_elsewhere = true,
@@ -152,6 +154,7 @@ const ANSWERS: &[Change] = &[
     |scene| scene.autoscaler = Some("max node group size reached".to_owned()),
     |scene| scene.turn = Turn::Later(Before::Rejected),
     |scene| scene.turn = Turn::Later(Before::Waiting { ahead: 3 }),
+    |scene| scene.turn = over_cap(),
     |scene| scene.requeue_in = Duration::from_secs(3),
     |scene| scene.relaxed = true,
 ];
@@ -184,6 +187,13 @@ fn another_placeholder() -> QuotaBlocker {
         name: "another-set".to_owned(),
         uid: "another-set-uid".to_owned(),
     }
+}
+
+fn over_cap() -> Turn {
+    Turn::Later(Before::OverCap(OverCap {
+        cap: Cap::Cluster(5),
+        ahead: 1,
+    }))
 }
 
 /// The placeholder of an enrolled run found no node, and older runs come first.

@@ -18,8 +18,9 @@ pub(crate) use report::Explanation;
 use report::Section;
 
 /// Reasons of pod-affinity's events whose contents are in other sections.
-const IN_OTHER_SECTIONS: [&str; 9] = [
+const IN_OTHER_SECTIONS: [&str; 10] = [
     "Held",
+    "OverCap",
     "Enrolled",
     "PlaceholderCreated",
     "WaitingForNode",
@@ -36,6 +37,7 @@ pub(crate) fn explain(facts: &Facts) -> Explanation {
         Some(label::section(facts)),
         hold::section(facts),
         place::placeholder(facts),
+        place::in_line(facts),
         place::node(facts),
         place::autoscaler(facts),
         hold::released(facts),

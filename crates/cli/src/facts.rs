@@ -15,6 +15,7 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use placement::config::Config;
 use placement::keys;
 use placement::node::{self, Cause, NodeFacts, NodeState};
+use placement::notes;
 use placement::plan::{Observation, Quota};
 use placement::quota_room::RejectedTask;
 use placement::strategy::Enrolment;
@@ -107,6 +108,16 @@ impl Facts {
     /// The last event with this reason on the run.
     pub(crate) fn event(&self, reason: &str) -> Option<&RunEvent> {
         latest(self.events.as_deref().unwrap_or_default(), self.uid(), reason)
+    }
+
+    /// The event about older runs that come first, if the run is held and has no placeholder.
+    pub(crate) fn waits_in_line(&self) -> Option<&RunEvent> {
+        let is_held = matches!(self.state(), State::Held) && matches!(self.set, Ok(None));
+        let reasons = ["WaitingForNode", "OverCap"].into_iter().filter(|_| is_held);
+        let last = reasons
+            .filter_map(|reason| self.event(reason))
+            .max_by_key(|event| event.at)?;
+        (last.reason == "WaitingForNode" && notes::is_about_line(&last.text)).then_some(last)
     }
 
     /// The latest event of an autoscaler about a pod.

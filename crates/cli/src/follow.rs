@@ -11,8 +11,8 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::Resource;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event};
+use placement::config::Config;
 use placement::names::RunKey;
-use placement::strategy::Strategy;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -136,11 +136,11 @@ impl CachedObjects {
         Some((view, placeholder))
     }
 
-    pub(crate) fn rows(&self, default: Option<Strategy>) -> Vec<Row> {
+    pub(crate) fn rows(&self, config: Option<&Config>) -> Vec<Row> {
         let runs: Vec<_> = self.runs.now.values().cloned().collect();
         let sets: Vec<_> = self.sets.now.values().cloned().collect();
         let pods: Vec<_> = self.pods.now.values().cloned().collect();
-        list::rows(&runs, &PlaceholdersByName::of(&sets, &pods), default)
+        list::rows(&runs, &PlaceholdersByName::of(&sets, &pods), config)
     }
 }
 

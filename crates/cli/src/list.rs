@@ -1,15 +1,18 @@
 //! `list`: one row for each labelled run. Pure.
 
 use crate::args::Column;
+use crate::observe::observation;
 use crate::state::State;
 use crate::table;
 use crate::view::{PipelineRun, PlaceholderObjects, RunView, full_name};
-use crate::words::age;
+use crate::words::{after, age};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
+use placement::config::Config;
 use placement::opt_in::OptIn;
+use placement::queue::Member;
 use placement::run::SpecStatus;
 use placement::strategy::Strategy;
 use serde::Serialize;
@@ -36,6 +39,12 @@ pub(crate) struct Row {
     pub(crate) held_by: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) opted_in_by: Option<&'static str>,
+    /// The position among the listed runs of the same kind that have no node. The oldest run has the position 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) position: Option<usize>,
+    /// When the hold ends at the latest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) hold_ends: Option<Timestamp>,
 }
 
 /// The columns of the table.
@@ -70,23 +79,65 @@ impl<'a> PlaceholdersByName<'a> {
     }
 }
 
-/// The rows of these runs, sorted by namespace and name. `default` is the strategy of the configuration, if it could be read.
+/// The rows of these runs, sorted by namespace and name. `config` is the configuration, if it could be read.
 pub(crate) fn rows(
     runs: &[PipelineRun],
     placeholders: &PlaceholdersByName<'_>,
-    default: Option<Strategy>,
+    config: Option<&Config>,
 ) -> Vec<Row> {
-    let mut rows: Vec<_> = runs
-        .iter()
-        .filter_map(RunView::of)
-        .map(|view| row(&view, &placeholders.of_run(&view), default))
-        .collect();
+    let views: Vec<_> = runs.iter().filter_map(RunView::of).collect();
+    let positions = positions(&views, placeholders, config);
+    let row = |view: &RunView| Row {
+        position: positions.get(&view.run.key.uid).copied(),
+        ..row(view, &placeholders.of_run(view), config)
+    };
+    let mut rows: Vec<_> = views.iter().map(row).collect();
     rows.sort_by(|one, other| (&one.namespace, &one.name).cmp(&(&other.namespace, &other.name)));
     rows
 }
 
-/// The row of one run.
-pub(crate) fn row(view: &RunView, placeholder: &PlaceholderObjects<'_>, default: Option<Strategy>) -> Row {
+/// The positions of the runs that wait for a node among the runs of their kind, by UID.
+fn positions(
+    views: &[RunView],
+    placeholders: &PlaceholdersByName<'_>,
+    config: Option<&Config>,
+) -> HashMap<String, usize> {
+    let member = |view: &RunView| {
+        let config = config.cloned().unwrap_or_default();
+        let observed = observation(
+            &view.run,
+            &placeholders.of_run(view),
+            config,
+            Timestamp::UNIX_EPOCH,
+        );
+        let member = Member::from_observation(&observed)?;
+        let (kind, _) = member.waits?;
+        Some((member.created, member.name, member.uid, kind))
+    };
+    let mut waiting: Vec<_> = views.iter().filter_map(member).collect();
+    waiting.sort_by(|one, other| (one.0, &one.1).cmp(&(other.0, &other.1)));
+    let mut counts = HashMap::<_, usize>::new();
+    let position = |(_, _, uid, kind)| {
+        let count = counts.entry(kind).or_default();
+        *count += 1;
+        (uid, *count)
+    };
+    waiting.into_iter().map(position).collect()
+}
+
+/// When the controller releases the run at the latest, while pod-affinity holds it.
+fn hold_ends(view: &RunView, config: Option<&Config>) -> Option<Timestamp> {
+    let since = view
+        .run
+        .held_since()
+        .filter(|_| view.run.is_held_by_us() && !view.run.done)?;
+    let deadline = config.map_or_else(|| Config::default().hold_deadline, |config| config.hold_deadline);
+    Some(after(since, deadline))
+}
+
+/// The row of one run, without its position.
+pub(crate) fn row(view: &RunView, placeholder: &PlaceholderObjects<'_>, config: Option<&Config>) -> Row {
+    let default = config.map(|config| config.default_strategy);
     let state = State::of(view, placeholder);
     let run = &view.run;
     Row {
@@ -100,6 +151,8 @@ pub(crate) fn row(view: &RunView, placeholder: &PlaceholderObjects<'_>, default:
         group: run.group.clone(),
         held_by: held_by(view),
         opted_in_by: opted_in_by(view),
+        position: None,
+        hold_ends: hold_ends(view, config),
     }
 }
 
@@ -151,9 +204,16 @@ impl Layout {
     /// The names of the columns.
     pub(crate) fn heads(self) -> Vec<&'static str> {
         let namespace = self.namespaces.then_some("NAMESPACE");
-        let wide = ["PLACEHOLDER", "GROUP", "HELD-BY", "OPTED-IN-BY"]
-            .into_iter()
-            .filter(|_| self.wide);
+        let wide = [
+            "PLACEHOLDER",
+            "GROUP",
+            "HELD-BY",
+            "OPTED-IN-BY",
+            "POSITION",
+            "TIME-LEFT",
+        ]
+        .into_iter()
+        .filter(|_| self.wide);
         namespace
             .into_iter()
             .chain(["NAME", "STRATEGY", "STATE", "NODE", "SINCE"])
@@ -172,11 +232,15 @@ impl Layout {
             or_dash(row.node.as_deref()),
             or_dash(since.as_deref()),
         ];
+        let position = row.position.map(|position| position.to_string());
+        let left = row.hold_ends.map(|end| age(now, end));
         let wide = [
             row.placeholder.as_deref(),
             row.group.as_deref(),
             row.held_by,
             row.opted_in_by,
+            position.as_deref(),
+            left.as_deref(),
         ];
         let wide = wide.into_iter().filter(|_| self.wide).map(or_dash);
         let namespace = self.namespaces.then(|| row.namespace.clone());

@@ -8,11 +8,13 @@ use crate::requests::RequestResult;
 use crate::view::{is_assistant, is_live, is_member, label, node as bound_to};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
+use placement::attempts::{Before, Turn};
 use placement::keys;
 use placement::node::{self, NodeFacts, NodeState};
 use placement::plan::{
-    AssistantPod, Creation, Decision, Inputs, Observation, Plan, Read, TaskCount, Tasks, plan,
+    AssistantPod, Creation, Decision, Inputs, Observation, Plan, Read, TaskCount, Tasks, Wait, plan,
 };
+use placement::run::HeldFrom;
 
 /// The controller's plan, and the observation that the plan uses.
 #[derive(Clone, Debug)]
@@ -26,6 +28,14 @@ impl Planned {
     /// [`Decision::Read`] depends on objects that were not read.
     pub(crate) fn new(facts: &Facts) -> Option<Self> {
         let seen = observed(facts)?;
+        if waits_for_cap(facts) {
+            let plan = Plan {
+                decision: Decision::Wait(Wait::OlderRuns(Before::Starting)),
+                again: None,
+                note: None,
+            };
+            return Some(Self { seen, plan });
+        }
         let mut inputs = Inputs::default();
         loop {
             let plan = plan(&seen, &inputs);
@@ -59,11 +69,24 @@ fn observed(facts: &Facts) -> Option<Observation> {
         rejection: facts.refusal.clone(),
         failed_create: known(facts.failed_create.as_ref()).cloned().flatten(),
         autoscaler: autoscaler.map(|event| event.text.clone()),
+        turn: turn(facts),
         ..seen
     };
     let relaxed = seen.waiting.iter().any(|pod| pod.relaxed);
     let seen = Observation { relaxed, ..seen };
     (facts.nodes().is_some() || !compares_nodes(&seen)).then_some(seen)
+}
+
+/// A cap has no room for the run. Only the controller knows the other runs.
+fn waits_for_cap(facts: &Facts) -> bool {
+    facts.view.run.held_from == HeldFrom::OverCap && facts.view.run.is_held_by_us()
+}
+
+/// Whether older runs come first, by an event of the controller.
+fn turn(facts: &Facts) -> Turn {
+    facts
+        .waits_in_line()
+        .map_or(Turn::Now, |_| Turn::Later(Before::Starting))
 }
 
 /// The plan compares a placeholder that has a reserve and no node with all nodes.

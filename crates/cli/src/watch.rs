@@ -13,7 +13,7 @@ use futures::{StreamExt, stream};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Pod;
-use placement::strategy::Strategy;
+use placement::config::Config;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
@@ -21,7 +21,7 @@ use std::process::ExitCode;
 struct Printer {
     layout: Layout,
     format: Output,
-    default: Option<Strategy>,
+    config: Option<Config>,
     shown: BTreeMap<String, Row>,
     widths: Vec<usize>,
 }
@@ -42,11 +42,11 @@ pub(crate) async fn watch(
         changes::<StatefulSet>(server, namespace, &placeholders, Change::Set),
         changes::<Pod>(server, namespace, &placeholders, Change::Pod),
     ]);
-    let default = config(server).await.ok().map(|config| config.default_strategy);
+    let config = config(server).await.ok();
     let mut printer = Printer {
         layout,
         format,
-        default,
+        config,
         shown: BTreeMap::new(),
         widths: Vec::new(),
     };
@@ -65,7 +65,7 @@ impl Printer {
     /// The rows that differ from the rows that were printed last.
     fn new_lines(&mut self, known: &CachedObjects) -> String {
         let rows: Vec<_> = known
-            .rows(self.default)
+            .rows(self.config.as_ref())
             .into_iter()
             .map(|row| self.visible(row))
             .collect();
@@ -87,6 +87,8 @@ impl Printer {
                 group: None,
                 held_by: None,
                 opted_in_by: None,
+                position: None,
+                hold_ends: None,
                 ..row
             },
         }
@@ -167,7 +169,7 @@ mod tests {
         Printer {
             layout,
             format,
-            default: Some(Strategy::ColocateCompleted),
+            config: Some(Config::default()),
             shown: BTreeMap::new(),
             widths: Vec::new(),
         }

@@ -49,8 +49,7 @@ pub(super) async fn list(cluster: &Cluster, args: &ListArgs) -> RequestResult<Ex
         sets.as_deref().unwrap_or_default(),
         pods.as_deref().unwrap_or_default(),
     );
-    let default = config.ok().map(|config| config.default_strategy);
-    let mut rows = list::rows(&runs, &placeholders, default);
+    let mut rows = list::rows(&runs, &placeholders, config.ok().as_ref());
     if let Some(column) = args.sort_by {
         list::sort(&mut rows, column);
     }

@@ -55,6 +55,13 @@ fn present(facts: &Facts) -> Option<String> {
     })
 }
 
+/// The older runs for which a run without a placeholder waits.
+pub(super) fn in_line(facts: &Facts) -> Option<Section> {
+    facts
+        .waits_in_line()
+        .map(|event| Section::new("Line", event.text.clone()))
+}
+
 /// The node, or the reasons against each node.
 pub(super) fn node(facts: &Facts) -> Option<Section> {
     let node = facts.last_node();

@@ -39,8 +39,6 @@ pub(crate) struct Summary {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) isolation: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) hold_ends: Option<Timestamp>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) succeeded: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) scheduler: Option<String>,

@@ -6,24 +6,19 @@ use crate::events::RunEvent;
 use crate::facts::Facts;
 use crate::fit::{Obstacle, obstacles};
 use crate::list;
-use crate::state::State;
 use crate::view::{is_opted_out, is_placeholder, node, phase, task_name, unschedulable};
-use crate::words::after;
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 
 pub(super) fn summary(facts: &Facts) -> Summary {
-    let default = facts.config.as_ref().ok().map(|config| config.default_strategy);
     let enrolled = facts.view.run.is_enrolled();
     let waiting = waiting(facts);
     let autoscaler = waiting.and_then(|pod| facts.autoscaler_about(pod));
     Summary {
         api_version: VERSION,
         kind: KIND,
-        row: list::row(&facts.view, &facts.placeholder(), default),
+        row: list::row(&facts.view, &facts.placeholder(), facts.config.as_ref().ok()),
         isolation: enrolled.then(|| facts.enrolment().isolation.as_str()),
-        hold_ends: hold_ends(facts),
         succeeded: facts.view.verdict.as_ref().map(|(succeeded, _)| *succeeded),
         scheduler: waiting.and_then(unschedulable).map(str::to_owned),
         autoscaler: autoscaler.map(|answer| answer.text.clone()),
@@ -37,12 +32,6 @@ pub(super) fn summary(facts: &Facts) -> Summary {
 fn waiting(facts: &Facts) -> Option<&Pod> {
     let placeholder = facts.waiting().find(|pod| is_placeholder(pod));
     placeholder.or_else(|| facts.waiting().next())
-}
-
-fn hold_ends(facts: &Facts) -> Option<Timestamp> {
-    let is_held = matches!(facts.state(), State::Held | State::WaitingForNode);
-    let since = facts.view.run.held_since().filter(|_| is_held)?;
-    Some(after(since, facts.config().hold_deadline))
 }
 
 fn nodes(facts: &Facts, pod: &Pod) -> Vec<Candidate> {

@@ -415,3 +415,39 @@ fn the_documentation_has_each_field_of_the_data() {
 }
 
 mod unfit;
+
+#[test]
+fn a_run_without_a_placeholder_says_for_which_other_runs_it_waits() {
+    let line = "No node for this run yet: 2 older runs of the same kind wait for a node, and no autoscaler adds one.";
+    let told = |reason: &str, text: &str, run: &Value| {
+        let enrolled = json!({"metadata": {"labels": {keys::GROUP: UID}}});
+        let held = merged(enrolled, run);
+        text_of(&held, vec![told(3, reason, text)])
+    };
+    let in_line = told("WaitingForNode", line, &json!({}));
+    assert!(
+        in_line.contains("Line         No node for this run yet: 2 older runs"),
+        "{in_line}"
+    );
+    assert!(in_line.contains("Waits for other runs"), "{in_line}");
+    let unschedulable = told(
+        "WaitingForNode",
+        "No node for this run yet. The scheduler reports",
+        &json!({}),
+    );
+    assert!(!unschedulable.contains("Line "), "{unschedulable}");
+    let over_cap = json!({"metadata": {"annotations": {keys::HOLD: "over-cap"}}});
+    let over_cap = told("OverCap", "max-runs allows 5 labelled runs.", &over_cap);
+    assert!(
+        over_cap.contains("a cap has no room") && over_cap.contains("max-runs"),
+        "{over_cap}"
+    );
+    assert!(over_cap.contains("Waits for other runs"), "{over_cap}");
+}
+
+fn text_of(run: &Value, events: Vec<RunEvent>) -> String {
+    text(&Facts {
+        events: Ok(events),
+        ..facts(run, Vec::new())
+    })
+}

@@ -10,8 +10,13 @@ fn set(replicas: i32) -> StatefulSet {
 }
 
 fn one(changes: &Value, sets: &[StatefulSet], pods: &[Pod]) -> Row {
-    let default = Some(Strategy::ColocateCompleted);
-    rows(&[run(changes)], &PlaceholdersByName::of(sets, pods), default).remove(0)
+    let config = Config::default();
+    rows(
+        &[run(changes)],
+        &PlaceholdersByName::of(sets, pods),
+        Some(&config),
+    )
+    .remove(0)
 }
 
 fn all() -> Vec<Row> {
@@ -139,4 +144,33 @@ fn a_table_without_headers_has_rows_only() {
     };
     let text = layout.table(&all(), at(120));
     assert!(text.starts_with("build ") && !text.contains("NAME"), "{text}");
+}
+
+#[test]
+fn a_run_that_waits_for_a_node_has_a_position_among_the_runs_of_its_kind_and_an_end_of_its_hold() {
+    let waits = |name: &str, second: i64, changes: &Value| {
+        let metadata = json!({"name": name, "uid": name, "creationTimestamp": at(second).to_string()});
+        run(&merged(json!({"metadata": metadata}), changes))
+    };
+    let of_pool = json!({"spec": {"taskRunTemplate": {"podTemplate": {"nodeSelector": {"pool": "ci"}}}}});
+    let over_cap = json!({"metadata": {"annotations": {keys::HOLD: "over-cap"}}});
+    let runs = [
+        waits("c", 3, &json!({})),
+        waits("a", 5, &over_cap),
+        waits("b", 1, &json!({})),
+        waits("of-pool", 2, &of_pool),
+        run(&released()),
+    ];
+    let rows = rows(&runs, &PlaceholdersByName::default(), None);
+    let cells = rows
+        .iter()
+        .map(|row| (row.name.as_str(), row.position, row.hold_ends));
+    let expected = [
+        ("a", Some(3), None),
+        ("b", Some(1), Some(at(601))),
+        ("build", None, None),
+        ("c", Some(2), Some(at(603))),
+        ("of-pool", Some(1), Some(at(602))),
+    ];
+    assert_eq!(cells.collect::<Vec<_>>(), expected);
 }

@@ -1,4 +1,4 @@
-//! The flags and the keys of the ConfigMap, compared with the pages that describe them. Reads files only.
+//! The flags, the keys of the ConfigMap, and the labels and annotations, compared with the pages that describe them. Reads files only.
 
 use crate::args::Args;
 use clap::{Arg, CommandFactory};
@@ -66,5 +66,21 @@ fn the_configuration_page_lists_each_key_of_the_config_map_with_its_default() {
             code(&default)
         };
         assert!(row[1].contains(&wanted), "{key}: {default:?} in {row:?}");
+    }
+}
+
+#[test]
+fn the_stability_page_lists_each_label_and_annotation_of_pod_affinity() {
+    let keys = include_str!("../../placement/src/keys.rs");
+    let prefixed = keys.lines().filter_map(|line| {
+        let (_, key) = line.split_once(&format!("\"{}", placement::keys::OWN_PREFIX))?;
+        key.strip_suffix("\";").filter(|key| !key.is_empty())
+    });
+    let prefixed: Vec<_> = prefixed.collect();
+    assert!(prefixed.len() > 10, "{prefixed:?}");
+    let rows = rows(&page("stability.md")).concat().concat();
+    for key in prefixed {
+        let whole = format!("{}{key}", placement::keys::OWN_PREFIX);
+        assert!(rows.contains(&code(key)) || rows.contains(&code(&whole)), "{key}");
     }
 }

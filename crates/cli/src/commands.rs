@@ -3,6 +3,7 @@
 mod explain;
 mod read;
 mod timeline;
+mod version;
 mod wait;
 mod write;
 
@@ -50,6 +51,7 @@ async fn answer(caller: Caller, args: Args) -> ExitCode {
     let Args { cluster, command } = args;
     match command {
         Verb::Completion(args) => completion(caller, &args),
+        Verb::Version(args) if args.client => version::of_client(&args),
         verb => {
             with_cluster(&cluster, async |cluster| {
                 Box::pin(run_in(caller, &cluster, verb)).await
@@ -70,6 +72,7 @@ async fn run_in(caller: Caller, cluster: &Cluster, verb: Verb) -> RequestResult<
         Verb::Release(args) => write::release(cluster, &args).await,
         Verb::Disable(args) => Box::pin(write::disable(cluster, &args)).await,
         Verb::Enable(args) => Box::pin(write::enable(cluster, &args)).await,
+        Verb::Version(args) => version::version(cluster, &args).await,
         // Sends no request, so it also works without a cluster.
         Verb::Completion(args) => Ok(completion(caller, &args)),
     }

@@ -1,8 +1,8 @@
 //! `kubectl pod-affinity` and `tkn pod-affinity`: one program under two names.
 //!
 //! A command has three steps: [`gather`] reads the API server, with a deadline for each request; pure functions compute the answer
-//! ([`explanation`], [`list`], [`nodes`], [`timeline`], [`doctor`]); [`output`] prints it. A missing permission is named, and the rest of
-//! the answer is printed. Only `release`, `disable` and `enable` write to the cluster, each with the state that it relies on.
+//! ([`explanation`], [`list`], [`nodes`], [`timeline`], [`doctor`], [`version`]); [`output`] prints it. A missing permission is named,
+//! and the rest of the answer is printed. Only `release`, `disable` and `enable` write to the cluster, each with the state that it relies on.
 
 mod admission;
 mod args;
@@ -32,6 +32,7 @@ mod switch;
 mod table;
 mod target;
 mod timeline;
+mod version;
 mod view;
 mod watch;
 mod words;

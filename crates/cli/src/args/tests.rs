@@ -117,6 +117,7 @@ fn the_help_of_each_verb_is_as_documented() {
         "disable",
         "enable",
         "completion",
+        "version",
     ] {
         texts.push(parsed(&format!("{verb} -h")).unwrap_err().to_string());
     }

@@ -30,6 +30,8 @@ pub(crate) enum Verb {
     Enable(EnableArgs),
     /// Print a completion script for a shell.
     Completion(CompletionArgs),
+    /// Print the versions of this program, of the controller, and of the webhook or the policies.
+    Version(VersionArgs),
 }
 
 impl Verb {
@@ -45,7 +47,7 @@ impl Verb {
             }
             Self::Disable(args) => return scope(args.all_namespaces, namespace),
             Self::Enable(args) => return scope(args.all_namespaces, namespace),
-            Self::Nodes(_) | Self::Doctor(_) | Self::Completion(_) => Ok(()),
+            Self::Nodes(_) | Self::Doctor(_) | Self::Completion(_) | Self::Version(_) => Ok(()),
         };
         checked.map_err(|unnamed| unnamed.to_string())
     }
@@ -310,6 +312,20 @@ pub(crate) struct CompletionArgs {
     /// plugin.
     #[arg(long, conflicts_with = "shell")]
     pub(crate) install: bool,
+}
+
+/// The arguments of `version`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct VersionArgs {
+    /// Print only the version of this program, without a request to the API server.
+    #[arg(long)]
+    pub(crate) client: bool,
+    /// Namespace of the installation.
+    #[arg(long, default_value = keys::NAMESPACE, value_name = "NAME")]
+    pub(crate) install_namespace: String,
+    /// How to print.
+    #[arg(short, long, value_enum, default_value_t = Prose::Text, value_name = "FORMAT")]
+    pub(crate) output: Prose,
 }
 
 /// How rows are printed.

@@ -42,7 +42,7 @@ const POLICIES: [&str; 7] = [
 ];
 /// The namespace that manifests name.
 const NAMESPACE: &str = "tekton-pod-affinity";
-pub(super) const CONTROLLER: &str = "pod-affinity-controller";
+pub(crate) const CONTROLLER: &str = "pod-affinity-controller";
 /// Resources that the controller needs only for the webhook: the certificates, the objects with the CA, and the owner of these objects.
 const FOR_WEBHOOK: [&str; 3] = ["secrets", "mutatingwebhookconfigurations", "namespaces"];
 /// The verbs that `kubectl apply` uses.

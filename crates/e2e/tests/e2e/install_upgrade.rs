@@ -4,6 +4,7 @@
 //! differ in the image of the placeholders and in the version label of every object.
 
 use crate::support::SOON;
+use crate::support::cli::tool;
 use crate::support::events::until_event;
 use crate::support::kubectl::{call, file, parsed, printed, workspace};
 use crate::support::placeholders::bound_placeholder;
@@ -85,6 +86,13 @@ async fn state(bed: &Testbed, run: &RunSpec) -> State {
     runs::state(&api.get(run.name()).await.unwrap())
 }
 
+/// The versions that the command line tool prints for the controller and the webhook.
+async fn versions(bed: &Testbed) -> String {
+    let printed = tool(bed, "version").await.out;
+    let (_client, installed) = printed.split_once('\n').unwrap();
+    installed.to_owned()
+}
+
 #[e2e_test(webhook)]
 async fn an_upgrade_loses_no_run_and_duplicates_no_placeholder() {
     let options = Options {
@@ -104,6 +112,8 @@ async fn an_upgrade_loses_no_run_and_duplicates_no_placeholder() {
         })
         .await
         .unwrap();
+    let expected = "Controller   v1.0.0\nAdmission    v1.0.0 (webhook)\n";
+    assert_eq!(versions(&bed).await, expected);
 
     let held = placed("held", "there").task("only", &[]);
     let waiting =
@@ -140,6 +150,7 @@ async fn an_upgrade_loses_no_run_and_duplicates_no_placeholder() {
         matches!(changed[..], [(budget, _)] if budget.starts_with("poddisruptionbudget")),
         "{changed:?}"
     );
+    assert_eq!(versions(&bed).await, expected.replace("v1.0.0", "v1.1.0"));
 
     assert_eq!(state(&bed, &held).await, State::Pending);
     assert_eq!(

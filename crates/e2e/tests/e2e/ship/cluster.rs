@@ -3,6 +3,7 @@
 
 use crate::ship::pulled::pull;
 use crate::ship::setup::{ShipSetup, printed, setup};
+use crate::support::cli::tool;
 use crate::support::pages::{block, blocks};
 use crate::support::ship_program::{ADDRESSES, BINARIES, ON_THIS_PROCESSOR, binaries};
 use k8s_openapi::api::coordination::v1::Lease;
@@ -50,7 +51,7 @@ async fn the_manifests_are_resolved_applied_twice_and_deleted_and_so_is_a_releas
     the_image_alone_reaches_the_api_server(setup).await;
     deleting_leaves_nothing(setup);
     the_commands_of_the_pages_are_followed(setup).await;
-    a_release_needs_kubectl_only(setup);
+    a_release_needs_kubectl_only(setup).await;
 }
 
 fn resolving_names_the_pushed_digest(setup: &ShipSetup) {
@@ -158,7 +159,7 @@ async fn the_commands_of_the_pages_are_followed(setup: &ShipSetup) {
     nothing_is_left(setup);
 }
 
-fn a_release_needs_kubectl_only(setup: &ShipSetup) {
+async fn a_release_needs_kubectl_only(setup: &ShipSetup) {
     let folder = setup.folder("release");
     let release = ["release", "v9.8.7", "--push", "--out", folder.to_str().unwrap()];
     let release = setup.ship(&[&release[..], &ADDRESSES, &ON_THIS_PROCESSOR].concat());
@@ -178,12 +179,12 @@ fn a_release_needs_kubectl_only(setup: &ShipSetup) {
         std::fs::read_to_string(folder.join("image.txt")).unwrap(),
         reference
     );
-    for file in ["release.yaml", "release-policies.yaml"] {
-        is_applied_and_deleted(setup, folder.join(file).to_str().unwrap());
+    for (file, mechanism) in [("release.yaml", "webhook"), ("release-policies.yaml", "policies")] {
+        is_applied_and_deleted(setup, folder.join(file).to_str().unwrap(), mechanism).await;
     }
 }
 
-fn is_applied_and_deleted(setup: &ShipSetup, file: &str) {
+async fn is_applied_and_deleted(setup: &ShipSetup, file: &str, mechanism: &str) {
     let applied = kubectl(setup, &["apply", "-f", file]);
     assert!(
         applied.lines().all(|line| line.ends_with(" created")),
@@ -196,6 +197,9 @@ fn is_applied_and_deleted(setup: &ShipSetup, file: &str) {
         versions.split(' ').all(|version| version == "v9.8.7"),
         "{versions}"
     );
+    let printed = tool(&setup.bed, "version").await.out;
+    let expected = format!("\nController   v9.8.7\nAdmission    v9.8.7 ({mechanism})\n");
+    assert!(printed.ends_with(&expected), "{printed}");
     kubectl(setup, &["delete", "-f", file]);
     nothing_is_left(setup);
 }

@@ -3,7 +3,7 @@
 use crate::destination;
 use crate::manifest::Selection;
 use crate::platform::{Libc, Platform, Processor};
-use crate::release::{Person, Version};
+use crate::release::{DarwinPlugin, Person, Version};
 use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -167,6 +167,10 @@ pub(crate) struct ReleaseArgs {
     /// Leave out the kubectl plugin, which needs cargo-zigbuild.
     #[arg(long)]
     pub(crate) without_plugin: bool,
+    /// The kubectl plugin for macOS, compiled on a machine with macOS: darwin/amd64=FILE or darwin/arm64=FILE. May be given more
+    /// than once.
+    #[arg(long = "plugin", value_name = "PLATFORM=FILE", value_parser = DarwinPlugin::parse, conflicts_with = "without_plugin")]
+    pub(crate) plugins: Vec<DarwinPlugin>,
     /// Private key of cosign that signs the files, and the image if the image is pushed. `COSIGN_PASSWORD` has its password.
     #[arg(long, value_name = "FILE")]
     pub(crate) key: Option<PathBuf>,

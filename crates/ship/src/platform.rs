@@ -38,7 +38,7 @@ impl Processor {
     }
 
     /// The name in rustc and GNU tools.
-    fn gnu(self) -> &'static str {
+    pub(crate) fn gnu(self) -> &'static str {
         match self {
             Self::Amd64 => "x86_64",
             Self::Arm64 => "aarch64",

@@ -3,6 +3,7 @@
 //! The modules below are pure, except [`plugin`] and [`signing`], which call other programs. The files contain no time but that of
 //! the commit, so a second build of the commit writes the same bytes. Only signatures differ.
 
+mod darwin;
 mod files;
 mod notes;
 mod person;
@@ -11,6 +12,7 @@ mod signing;
 mod statements;
 mod version;
 
+pub(crate) use darwin::DarwinPlugin;
 pub(crate) use files::{
     CHECKSUMS, IMAGE_ARCHIVE, IMAGE_REFERENCE, MANIFESTS, POLICIES, PROVENANCE, bundle_of, digests,
 };

@@ -1,5 +1,6 @@
 //! The kubectl plugin: an archive for each platform, the scripts for completion, and the manifest for krew.
 
+use super::darwin::DarwinPlugin;
 use super::files::Files;
 use super::{Error as ReleaseError, Release};
 use crate::compile::{self, Linking, Recipe};
@@ -37,29 +38,69 @@ pub(crate) enum Error {
     Completion(&'static str),
 }
 
-/// Adds all files of the plugin.
-pub(super) fn add(release: &Release<'_>, files: &mut Files) -> Result<(), ReleaseError> {
-    let license = read(release, "LICENSE")?;
-    let mut archives = Vec::new();
-    let mut native = None;
-    for platform in release.platforms() {
+/// The plugin for one platform.
+struct Variant {
+    system: &'static str,
+    processor: Processor,
+    /// The Rust target.
+    target: String,
+    path: PathBuf,
+}
+
+impl Variant {
+    fn linux(release: &Release<'_>, platform: Platform) -> Result<Self, ReleaseError> {
         let platform = Platform {
             libc: Libc::Gnu,
             ..platform
         };
-        let path = release.binary(PLUGIN, platform, || Ok(built(release, platform)?))?;
-        let binary = crate::product::read(&path)?;
-        let name = format!("{PLUGIN}-linux-{}", platform.processor.oci());
-        let archive = archive(release, &binary, license.as_bytes())?;
-        files.add(&format!("{name}.spdx.json"), bill(release, platform, &archive)?);
-        archives.push((platform.processor, hex(&archive)));
-        files.add(&format!("{name}.tar.gz"), archive);
-        if release.rustc.host == platform.target() {
-            native = Some(path);
+        Ok(Self {
+            system: "linux",
+            processor: platform.processor,
+            target: platform.target(),
+            path: release.binary(PLUGIN, platform, || Ok(built(release, platform)?))?,
+        })
+    }
+
+    fn darwin(plugin: &DarwinPlugin) -> Self {
+        Self {
+            system: "darwin",
+            processor: plugin.processor,
+            target: format!("{}-apple-darwin", plugin.processor.gnu()),
+            path: plugin.path.clone(),
         }
     }
+
+    fn platform(&self) -> String {
+        format!("{}-{}", self.system, self.processor.oci())
+    }
+}
+
+/// Adds all files of the plugin.
+pub(super) fn add(release: &Release<'_>, files: &mut Files) -> Result<(), ReleaseError> {
+    let license = read(release, "LICENSE")?;
+    let linux = release
+        .platforms()
+        .map(|platform| Variant::linux(release, platform));
+    let darwin = release
+        .args
+        .plugins
+        .iter()
+        .map(|plugin| Ok(Variant::darwin(plugin)));
+    let variants: Vec<_> = linux.chain(darwin).collect::<Result<_, _>>()?;
+    let mut archives = Vec::new();
+    for variant in &variants {
+        let binary = crate::product::read(&variant.path)?;
+        let name = format!("{PLUGIN}-{}", variant.platform());
+        let archive = archive(release, &binary, license.as_bytes())?;
+        files.add(&format!("{name}.spdx.json"), bill(release, variant, &archive)?);
+        archives.push((variant, hex(&archive)));
+        files.add(&format!("{name}.tar.gz"), archive);
+    }
+    let native = variants
+        .iter()
+        .find(|variant| release.rustc.host == variant.target);
     let native = native.ok_or(Error::Foreign(Processor::Amd64))?;
-    files.add(COMPLETIONS, completions(release, &native)?);
+    files.add(COMPLETIONS, completions(release, &native.path)?);
     let template = read(release, "crates/cli/krew.yaml")?;
     files.add("krew.yaml", krew(release, &template, &archives)?);
     Ok(())
@@ -91,7 +132,7 @@ fn archive(release: &Release<'_>, binary: &[u8], license: &[u8]) -> Result<Vec<u
     pack_files(&files, release.source.provenance.time).map_err(Error::Archive)
 }
 
-fn bill(release: &Release<'_>, platform: Platform, archive: &[u8]) -> Result<Vec<u8>, Error> {
+fn bill(release: &Release<'_>, variant: &Variant, archive: &[u8]) -> Result<Vec<u8>, Error> {
     let subject = Subject {
         package: PACKAGE,
         form: Form::Archive,
@@ -102,7 +143,7 @@ fn bill(release: &Release<'_>, platform: Platform, archive: &[u8]) -> Result<Vec
         rust: &release.rustc.release,
         libc: None,
     };
-    Ok(sbom::spdx(release.root(), &platform.target(), &subject)?)
+    Ok(sbom::spdx(release.root(), &variant.target, &subject)?)
 }
 
 /// The scripts that the plugin of this machine prints.
@@ -132,16 +173,18 @@ fn completions(release: &Release<'_>, plugin: &Path) -> Result<Vec<u8>, Error> {
 }
 
 /// The template of krew's manifest with one entry for each archive.
-fn krew(release: &Release<'_>, template: &str, archives: &[(Processor, String)]) -> Result<String, Error> {
+fn krew(release: &Release<'_>, template: &str, archives: &[(&Variant, String)]) -> Result<String, Error> {
     const PLATFORMS: &str = "  platforms:\n";
     let (head, entry) = template.split_once(PLATFORMS).ok_or(Error::Krew("platforms:"))?;
     let head = head.split_once("apiVersion").map_or(head, |(_, rest)| rest);
     let head = format!("apiVersion{head}")
         .replace("${VERSION}", release.args.version.as_str())
         .replace("${HOMEPAGE}", &release.args.homepage);
-    let entries = archives.iter().map(|(processor, sha256)| {
+    let entries = archives.iter().map(|(variant, sha256)| {
         entry
-            .replace("amd64", processor.oci())
+            .replace("linux-amd64", &variant.platform())
+            .replace("linux", variant.system)
+            .replace("amd64", variant.processor.oci())
             .replace("${DOWNLOADS}", &release.args.downloads)
             .replace("${SHA256}", sha256)
     });

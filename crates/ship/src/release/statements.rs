@@ -19,14 +19,15 @@ pub(super) struct Facts<'a> {
 }
 
 impl Facts<'_> {
-    /// An in-toto statement with SLSA provenance. The builder is the machine of a maintainer: SLSA build level 1, which promises no
-    /// protection against that maintainer.
+    /// An in-toto statement with SLSA provenance. SLSA build level 1 promises no protection against the owner of the
+    /// machine that builds.
     pub(super) fn provenance(&self, digests: &BTreeMap<String, String>) -> Value {
         let (image, digest) = self.reference.split_once("@sha256:").unwrap_or_default();
         let mut subjects = vec![json!({"name": image, "digest": {"sha256": digest}})];
         let files = digests.iter();
         subjects.extend(files.map(|(name, digest)| json!({"name": name, "digest": {"sha256": digest}})));
         let platforms = self.args.platforms.iter().map(ToString::to_string);
+        let given = self.args.plugins.iter().map(ToString::to_string);
         json!({
             "_type": "https://in-toto.io/Statement/v1",
             "subject": subjects,
@@ -40,6 +41,7 @@ impl Facts<'_> {
                         "platforms": platforms.collect::<Vec<_>>(),
                         "libc": self.args.libc.to_string(),
                         "plugin": !self.args.without_plugin,
+                        "pluginCompiledElsewhere": given.collect::<Vec<_>>(),
                     },
                     "internalParameters": {"SOURCE_DATE_EPOCH": self.source.provenance.time.as_second()},
                     "resolvedDependencies": self.dependencies(),

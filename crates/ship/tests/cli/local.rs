@@ -155,13 +155,19 @@ fn a_release_is_complete_and_the_same_each_time() {
 #[test]
 fn the_manifest_for_krew_has_the_archive_of_each_platform() {
     let home = TestFolder::new();
-    home.release(&[]);
+    let of_macos = home.path("binaries/kubectl-pod_affinity-arm64");
+    home.release(&[&format!("--plugin=darwin/arm64={}", of_macos.display())]);
     let krew: serde_yaml::Value = serde_yaml::from_str(&home.text("out/krew.yaml")).unwrap();
     let (checksums, platforms) = (home.text("out/checksums.txt"), &krew["spec"]["platforms"]);
-    for (number, processor) in ["amd64", "arm64"].into_iter().enumerate() {
+    let all = [("linux", "amd64"), ("linux", "arm64"), ("darwin", "arm64")];
+    for (number, (system, processor)) in all.into_iter().enumerate() {
         let platform = &platforms[number];
-        assert_eq!(platform["selector"]["matchLabels"]["arch"], processor);
-        let file = format!("kubectl-pod_affinity-linux-{processor}.tar.gz");
+        let labels = &platform["selector"]["matchLabels"];
+        assert_eq!(
+            (&labels["os"], &labels["arch"]),
+            (&system.into(), &processor.into())
+        );
+        let file = format!("kubectl-pod_affinity-{system}-{processor}.tar.gz");
         assert_eq!(platform["uri"], format!("https://example.com/downloads/{file}"));
         let sha256 = platform["sha256"].as_str().unwrap();
         assert!(checksums.contains(&format!("{sha256}  {file}\n")), "{checksums}");

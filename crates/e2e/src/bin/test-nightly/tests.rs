@@ -10,7 +10,7 @@ const fn nightly(title: &'static str, command: &'static str) -> Nightly {
     Nightly { title, command }
 }
 
-pub(crate) const NIGHTLY: [Nightly; 14] = [
+pub(crate) const NIGHTLY: [Nightly; 15] = [
     nightly(
         "policies under load: a switch from the webhook and back, killed API servers",
         "cargo test --test e2e -- policies_switch policies_lose",
@@ -39,6 +39,10 @@ pub(crate) const NIGHTLY: [Nightly; 14] = [
     nightly(
         "a signed release for both platforms",
         "cargo test --test e2e -- a_signed_release",
+    ),
+    nightly(
+        "the workflows for a forge",
+        "cd hack/actionlint && CGO_ENABLED=0 go tool actionlint ../../.github/workflows/*.yml",
     ),
     nightly(
         "the cost of a testbed's reduced settings",

@@ -148,6 +148,13 @@ impl Testbed {
         self.folder.join("node")
     }
 
+    /// The first process in the namespaces of the node.
+    pub fn real_node_process(&self) -> Option<u32> {
+        let unshare = self.pid(Part::RealNode)?;
+        let children = std::fs::read_to_string(format!("/proc/{unshare}/task/{unshare}/children")).ok()?;
+        children.split_whitespace().next()?.parse().ok()
+    }
+
     // The guard removes control groups with this name.
     fn control_group(&self) -> String {
         let name = self.folder.file_name().unwrap_or_default();

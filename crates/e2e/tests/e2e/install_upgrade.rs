@@ -10,7 +10,7 @@ use crate::support::kubectl::{call, file, parsed, printed, workspace};
 use crate::support::placeholders::bound_placeholder;
 use crate::support::pool;
 use crate::support::runs::{create, let_end, nodes_of};
-use crate::support::ship_program::{ADDRESSES, BINARIES, ON_THIS_PROCESSOR};
+use crate::support::ship_program::{ADDRESSES, AMD64, BINARIES, ON_THIS_PROCESSOR, static_elf};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use serde_json::{Value, json};
@@ -24,7 +24,7 @@ use testbed::{Audit, Nodes, Options, Testbed};
 fn release(bed: &Testbed, version: &str) -> Vec<Value> {
     let (folder, binaries) = (bed.folder().join(version), bed.folder().join("binaries"));
     std::fs::create_dir_all(&binaries).unwrap();
-    std::fs::write(binaries.join("pod-affinity-amd64"), static_elf(version)).unwrap();
+    std::fs::write(binaries.join("pod-affinity-amd64"), static_elf(AMD64, version)).unwrap();
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut ship = Command::new(cargo);
     ship.args(["ship", "release", version, "--repo=registry.invalid/team"])
@@ -36,15 +36,6 @@ fn release(bed: &Testbed, version: &str) -> Vec<Value> {
         .current_dir(workspace());
     printed(&ship.output().unwrap());
     parsed(&std::fs::read_to_string(folder.join("release.yaml")).unwrap())
-}
-
-/// The smallest file that counts as a static binary.
-fn static_elf(content: &str) -> Vec<u8> {
-    let mut elf = vec![0; 64];
-    elf[..8].copy_from_slice(&[0x7f, b'E', b'L', b'F', 2, 1, 1, 0]);
-    elf[16..20].copy_from_slice(&[2, 0, 62, 0]);
-    elf.extend(content.bytes());
-    elf
 }
 
 /// kubectl's result for each object.

@@ -1,8 +1,10 @@
 //! Both ways to install pod-affinity, and both ways to uninstall it.
 
 use crate::real_node::setup::{NodeSetup, SOON};
-use crate::support::ship_program::{ADDRESSES, ON_THIS_PROCESSOR, workspace};
-use std::path::PathBuf;
+use crate::support::pages::block;
+use crate::support::ship_program::{ADDRESSES, printed, workspace};
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// Patches for manifests on one node without a cluster network, each with its reason.
 const ONE_NODE: &str = include_str!("one_node/kustomization.yaml");
@@ -17,7 +19,7 @@ const AN_ASSIGNED_USER: &str = "
 /// An installation.
 pub(crate) struct Installation {
     manifests: PathBuf,
-    /// The digest reference of pod-affinity's image.
+    /// The reference of pod-affinity's image in the manifests.
     pub(crate) image: String,
 }
 
@@ -42,20 +44,40 @@ pub(crate) fn from_the_checkout(setup: &NodeSetup) -> Installation {
     }
 }
 
-/// `kubectl apply` of the release.yaml that `cargo ship release` wrote.
+/// The release.yaml that `cargo ship release` wrote, with the image from the archive of the release, as docs/quick-start.md has it.
 pub(crate) fn from_a_release(setup: &NodeSetup) -> Installation {
     let folder = setup.folder("release");
     let out = folder.to_str().unwrap();
-    let release = ["release", "v9.8.7", "--push", "--out", out];
-    let image = setup.ship(&[&release[..], &ADDRESSES, &ON_THIS_PROCESSOR].concat());
-    let release = std::fs::read_to_string(folder.join("release.yaml")).unwrap();
+    let release = ["release", "v9.8.7", "--without-plugin", "--out", out];
+    let unreachable = ["--repo=registry.invalid/team"];
+    setup.ship(&[&release[..], &unreachable, &ADDRESSES].concat());
+    load(setup, &folder.join("pod-affinity-image.tar"));
+    let name_the_tag = block("docs/quick-start.md", "## 3. Install pod-affinity").replace("v0.1.0", "v9.8.7");
+    let shell = Command::new("sh")
+        .args(["-euc", &name_the_tag])
+        .current_dir(&folder)
+        .output();
+    printed(&shell.unwrap());
+    let release = std::fs::read_to_string(folder.join("quick-start.yaml")).unwrap();
     let manifests = for_one_node(setup, "release", &release, AN_ASSIGNED_USER);
     setup.kubectl(&["apply", "--filename", manifests.to_str().unwrap()]);
     rolled_out(setup);
     Installation {
         manifests,
-        image: image.trim().to_owned(),
+        image: "registry.invalid/team/pod-affinity:v9.8.7".to_owned(),
     }
+}
+
+/// Loads an archive into the node's containerd, as `kind load image-archive` does.
+fn load(setup: &NodeSetup, archive: &Path) {
+    let within = format!("--target={}", setup.bed.real_node_process().unwrap());
+    let import = ["images", "import", "--all-platforms", "--digests"];
+    let output = Command::new("nsenter")
+        .args([&within, "--mount", "ctr", "--namespace=k8s.io"])
+        .args(import)
+        .arg(archive)
+        .output();
+    printed(&output.unwrap());
 }
 
 fn for_one_node(setup: &NodeSetup, name: &str, manifests: &str, more: &str) -> PathBuf {

@@ -10,7 +10,7 @@ const NOT_EXECUTED: &str = "# not executed by a test";
 const NIGHTLY: &str = "# executed by a nightly test";
 
 /// Pages, headings, and the tests that execute the blocks between this heading and the next one.
-pub(crate) const EXECUTED: [(&str, &str, &str); 33] = [
+pub(crate) const EXECUTED: [(&str, &str, &str); 34] = [
     ("README.md", "# pod-affinity", PAGES),
     ("README.md", "## Install", PAGES),
     ("README.md", "## Install", SHIP),
@@ -55,6 +55,11 @@ pub(crate) const EXECUTED: [(&str, &str, &str); 33] = [
         "docs/production.md",
         "## Network policies and private API servers",
         PAGES,
+    ),
+    (
+        "docs/quick-start.md",
+        "## 3. Install pod-affinity",
+        "real_node::runs::a_labelled_run",
     ),
     ("docs/runbooks/", "## Diagnosis", PAGES),
     ("docs/troubleshooting.md", "# Troubleshooting", PAGES),

@@ -11,13 +11,27 @@ pub(crate) const BINARY: &str = "POD_AFFINITY_SHIP_BINARY";
 /// Environment variable with the folder of the binaries that a release ships instead of a new build.
 pub(crate) const BINARIES: &str = "POD_AFFINITY_SHIP_BINARIES";
 
-/// Puts the binary into a folder for [`BINARIES`], and returns the folder.
+/// The processors in the header of an ELF file.
+pub(crate) const AMD64: u8 = 62;
+const ARM64: u8 = 183;
+
+/// Puts the binary into a folder for [`BINARIES`], beside a file that no arm64 processor can run, and returns the folder.
 pub(crate) fn binaries(folder: PathBuf, binary: &Path) -> PathBuf {
     let link = folder.join("pod-affinity-amd64");
     if !link.exists() {
         std::os::unix::fs::symlink(binary, link).unwrap();
     }
+    std::fs::write(folder.join("pod-affinity-arm64"), static_elf(ARM64, "")).unwrap();
     folder
+}
+
+/// The smallest file that counts as a static binary.
+pub(crate) fn static_elf(processor: u8, content: &str) -> Vec<u8> {
+    let mut elf = vec![0; 64];
+    elf[..8].copy_from_slice(&[0x7f, b'E', b'L', b'F', 2, 1, 1, 0]);
+    elf[16..20].copy_from_slice(&[2, 0, processor, 0]);
+    elf.extend(content.bytes());
+    elf
 }
 
 /// Arguments that every release needs, except its repository.

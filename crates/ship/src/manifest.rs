@@ -4,7 +4,6 @@
 //! then edited as text: a YAML library that writes the parsed document would remove the comments.
 
 pub(crate) mod files;
-mod release;
 mod rewrite;
 mod tree;
 
@@ -50,7 +49,7 @@ impl Manifests {
     /// Checks that every document is a Kubernetes object.
     pub(crate) fn checked(texts: Vec<Text>) -> Result<Self, Error> {
         for text in &texts {
-            tree::objects(text)?;
+            tree::check(text)?;
         }
         Ok(Self(texts))
     }
@@ -68,12 +67,6 @@ impl Manifests {
     pub(crate) fn resolved(&self, name: &str, reference: &str) -> Result<Self, Error> {
         let rewritten = self.0.iter().map(|text| rewrite::replaced(text, name, reference));
         rewritten.collect::<Result<_, _>>().map(Self)
-    }
-
-    /// Adds the version as a label to every object and pod template.
-    pub(crate) fn versioned(&self, version: &str) -> Result<Self, Error> {
-        let labelled = self.0.iter().map(|text| release::labelled(text, version));
-        labelled.collect::<Result<_, _>>().map(Self)
     }
 
     /// All manifests as one stream of YAML documents.
@@ -135,6 +128,5 @@ mod tests {
         let references = manifests.joined().matches("ko://pod-affinity").count();
         assert!(references > 0);
         assert_eq!(differing(&resolved.joined()), references);
-        Manifests::checked(resolved.versioned("v1.2.3").unwrap().0).unwrap();
     }
 }

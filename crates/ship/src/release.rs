@@ -27,10 +27,12 @@ use crate::image::{self, Blob, Image};
 use crate::manifest::{self, Manifests, Selection};
 use crate::platform::Platform;
 use crate::product::{self, Source};
+use crate::tool::Scratch;
 use crate::toolchain::{self, Rustc};
 use crate::workspace::PRODUCT;
 use crate::{archive, tool};
 use files::Files;
+use serde_json::json;
 use statements::Facts;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -163,17 +165,23 @@ impl Release<'_> {
 
     /// All manifests with the version as a label, with the webhook and with policies.
     fn manifests(&self) -> Result<[(&'static str, Manifests); 2], Error> {
-        let read = |selection| {
+        let scratch = Scratch::new("manifests")?;
+        let path = scratch.0.join("kustomization.yaml");
+        let read = |folder: &str| {
+            let text = kustomization(&scratch.0, &self.root().join(folder), &self.args.version);
+            std::fs::write(&path, text).map_err(|source| Error::Write {
+                path: path.clone(),
+                source,
+            })?;
+            let selection = Selection::Kustomization(scratch.0.clone());
             let manifests = Manifests::checked(manifest::files::read(&selection)?)?;
             manifests.images(&[PRODUCT])?;
-            Ok::<_, Error>(manifests.versioned(self.args.version.as_str())?)
+            Ok::<_, Error>(manifests)
         };
-        let webhook = Selection::Files {
-            paths: vec![self.root().join("config")],
-            recursive: false,
-        };
-        let policies = Selection::Kustomization(self.root().join("overlays/policies"));
-        Ok([(MANIFESTS, read(webhook)?), (POLICIES, read(policies)?)])
+        Ok([
+            (MANIFESTS, read("config")?),
+            (POLICIES, read("overlays/policies")?),
+        ])
     }
 
     /// Builds the image of each platform, and adds its bill of materials.
@@ -252,6 +260,22 @@ impl Release<'_> {
             None => Ok(()),
         }
     }
+}
+
+/// A kustomization in the folder `here` that adds the version as a label to each object and pod template of the folder. Selectors keep
+/// their labels, because a later release could not change them.
+fn kustomization(here: &Path, folder: &Path, version: &Version) -> String {
+    // kustomize accepts only relative paths.
+    let up = here.components().skip(1).map(|_| "..").collect::<PathBuf>();
+    let folder = up.join(folder.strip_prefix("/").unwrap_or(folder));
+    json!({
+        "resources": [folder],
+        "labels": [{
+            "pairs": {"app.kubernetes.io/version": version.as_str()},
+            "includeTemplates": true,
+        }],
+    })
+    .to_string()
 }
 
 fn json(content: &serde_json::Value) -> Result<Vec<u8>, serde_json::Error> {

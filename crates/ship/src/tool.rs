@@ -87,7 +87,7 @@ impl Tool {
     }
 }
 
-/// A temporary folder for one call, which is removed when the value is dropped.
+/// A temporary folder for one call, without symbolic links in its path. The folder is removed when the value is dropped.
 #[derive(Debug)]
 pub(crate) struct Scratch(pub(crate) PathBuf);
 
@@ -95,8 +95,8 @@ impl Scratch {
     pub(crate) fn new(name: &str) -> Result<Self, Error> {
         let name = format!("cargo-ship-{name}-{}", std::process::id());
         let path = std::env::temp_dir().join(name);
-        match std::fs::create_dir_all(&path) {
-            Ok(()) => Ok(Self(path)),
+        match std::fs::create_dir_all(&path).and_then(|()| path.canonicalize()) {
+            Ok(path) => Ok(Self(path)),
             Err(source) => Err(Error::Scratch { path, source }),
         }
     }

@@ -9,17 +9,11 @@ use std::ops::Range;
 /// A value and its position.
 pub(super) type Node = MarkedYaml<'static>;
 
-/// The Kubernetes objects of a text, including each item of a List; empty documents are skipped.
-pub(super) fn objects(text: &Text) -> Result<Vec<Node>, Error> {
+/// Checks that each document is a Kubernetes object. Empty documents are allowed.
+pub(super) fn check(text: &Text) -> Result<(), Error> {
     let documents = documents(text)?;
-    let mut objects = Vec::new();
-    for document in documents {
-        if !is_empty(&document) {
-            checked(text, &document)?;
-            objects.push(document);
-        }
-    }
-    Ok(objects)
+    let mut objects = documents.iter().filter(|document| !is_empty(document));
+    objects.try_for_each(|document| check_object(text, document))
 }
 
 /// All documents of a text.
@@ -35,7 +29,7 @@ fn is_empty(document: &Node) -> bool {
     matches!(&document.data, YamlData::BadValue | YamlData::Value(Scalar::Null))
 }
 
-fn checked(text: &Text, document: &Node) -> Result<(), Error> {
+fn check_object(text: &Text, document: &Node) -> Result<(), Error> {
     let what = match &document.data {
         YamlData::Mapping(_) if is_object(document) => return Ok(()),
         YamlData::Mapping(_) => "a mapping without them",
@@ -56,17 +50,13 @@ fn is_object(document: &Node) -> bool {
 }
 
 /// The value of a key in a mapping.
-pub(super) fn get<'n>(node: &'n Node, key: &str) -> Option<&'n Node> {
-    entry(node, key).map(|(_, value)| value)
-}
-
-/// The key and the value of a key in a mapping.
-pub(super) fn entry<'n>(node: &'n Node, key: &str) -> Option<(&'n Node, &'n Node)> {
-    entries(node).find(|(name, _)| string(name) == Some(key))
+fn get<'n>(node: &'n Node, key: &str) -> Option<&'n Node> {
+    let (_, value) = entries(node).find(|(name, _)| string(name) == Some(key))?;
+    Some(value)
 }
 
 /// The keys and values of a mapping, in their order.
-pub(super) fn entries(node: &Node) -> impl Iterator<Item = (&Node, &Node)> {
+fn entries(node: &Node) -> impl Iterator<Item = (&Node, &Node)> {
     let mapping = match &node.data {
         YamlData::Mapping(mapping) => Some(mapping),
         _ => None,
@@ -74,16 +64,8 @@ pub(super) fn entries(node: &Node) -> impl Iterator<Item = (&Node, &Node)> {
     mapping.into_iter().flat_map(|mapping| mapping.iter())
 }
 
-/// The items of a sequence.
-pub(super) fn items(node: &Node) -> &[Node] {
-    match &node.data {
-        YamlData::Sequence(items) => items,
-        _ => &[],
-    }
-}
-
 /// The string, if the value is a string.
-pub(super) fn string(node: &Node) -> Option<&str> {
+fn string(node: &Node) -> Option<&str> {
     match &node.data {
         YamlData::Value(Scalar::String(text)) => Some(text),
         _ => None,
@@ -132,10 +114,6 @@ impl Edits {
         self.0.insert(place.start, (place.end, piece.into()));
     }
 
-    pub(super) fn insert(&mut self, place: usize, piece: impl Into<String>) {
-        self.replace(place..place, piece);
-    }
-
     pub(super) fn applied(self, text: &Text) -> Text {
         let mut content = text.content.clone();
         for (start, (end, piece)) in self.0.into_iter().rev() {
@@ -160,14 +138,15 @@ mod tests {
     }
 
     fn error(content: &str) -> String {
-        objects(&text(content)).unwrap_err().to_string()
+        check(&text(content)).unwrap_err().to_string()
     }
 
     #[test]
-    fn documents_without_content_are_skipped() {
+    fn documents_without_content_are_allowed() {
         let content = "# only words\n---\n---\napiVersion: v1\nkind: Namespace\n---\n# the end\n";
-        assert_eq!(objects(&text(content)).unwrap().len(), 1);
-        assert!(objects(&text("")).unwrap().is_empty());
+        for content in [content, ""] {
+            assert_eq!(check(&text(content)), Ok(()));
+        }
     }
 
     #[test]
@@ -210,7 +189,7 @@ mod tests {
         let mut edits = Edits::default();
         edits.replace(0..1, "long");
         edits.replace(2..3, "");
-        edits.insert(5, "!");
+        edits.replace(5..5, "!");
         assert_eq!(edits.applied(&text).content, "long  c!");
     }
 }

@@ -1,6 +1,7 @@
 //! Commands that need no registry.
 
 use crate::fixture::{TestFolder, names};
+use serde::Deserialize;
 
 const STAY: [&str; 2] = ["--push=false", "--sbom=none"];
 
@@ -113,11 +114,22 @@ fn a_release_of_this_checkout_has_the_webhook_in_one_file_and_policies_in_the_ot
     ];
     assert_eq!(kinds.map(|kind| webhook.contains(kind)), [true, false]);
     assert_eq!(kinds.map(|kind| policies.contains(kind)), [false, true]);
-    let objects = policies.matches("\nkind: ").count();
-    assert!(
-        policies.matches("app.kubernetes.io/version: \"v1.2.3\"").count() >= objects,
-        "{policies}"
-    );
+    for manifests in [&webhook, &policies] {
+        have_the_version_in_their_labels_and_not_in_selectors(manifests);
+    }
+}
+
+fn have_the_version_in_their_labels_and_not_in_selectors(manifests: &str) {
+    let version = |labels: &serde_yaml::Value| labels["app.kubernetes.io/version"].clone();
+    for document in serde_yaml::Deserializer::from_str(manifests) {
+        let object = serde_yaml::Value::deserialize(document).unwrap();
+        assert_eq!(version(&object["metadata"]["labels"]), "v1.2.3", "{object:?}");
+        if object["kind"] == "Deployment" {
+            let spec = &object["spec"];
+            assert_eq!(version(&spec["template"]["metadata"]["labels"]), "v1.2.3");
+            assert!(version(&spec["selector"]["matchLabels"]).is_null());
+        }
+    }
 }
 
 #[test]

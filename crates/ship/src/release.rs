@@ -241,7 +241,9 @@ impl Release<'_> {
             "release-notes.md",
             notes::notes(&read("CHANGELOG.md")?, &self.args.version),
         );
-        files.add("openvex.json", json(&facts.vex())?);
+        if let Some(vex) = facts.vex(&read("docs/vulnerabilities.json")?)? {
+            files.add("openvex.json", json(&vex)?);
+        }
         files.add("SECURITY-INSIGHTS.yml", facts.security_insights());
         let provenance = json(&facts.provenance(&files.digests()))?;
         files.add(PROVENANCE, provenance);

@@ -3,7 +3,8 @@
 use crate::args::ReleaseArgs;
 use crate::image::hex;
 use crate::product::Source;
-use serde_json::{Value, json};
+use crate::workspace::PRODUCT;
+use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -62,23 +63,26 @@ impl Facts<'_> {
         source.into_iter().chain([lock]).collect()
     }
 
-    /// An `OpenVEX` document. No vulnerability was assessed for this release, so the list of statements is empty; later versions of the
-    /// document add statements.
-    pub(super) fn vex(&self) -> Value {
+    /// An `OpenVEX` document with the assessments for the image. `None` without assessments, because the format requires one.
+    pub(super) fn vex(&self, assessments: &str) -> Result<Option<Value>, serde_json::Error> {
+        let mut statements: Vec<Map<String, Value>> = serde_json::from_str(assessments)?;
+        if statements.is_empty() {
+            return Ok(None);
+        }
         let (_, digest) = self.reference.split_once('@').unwrap_or_default();
-        let author = self
-            .args
-            .maintainers
-            .first()
-            .map(|person| format!("{} <{}>", person.name, person.mail));
-        json!({
+        let product = format!("pkg:oci/{PRODUCT}@{}", digest.replace(':', "%3A"));
+        for statement in &mut statements {
+            statement.insert("products".to_owned(), json!([{"@id": product}]));
+        }
+        let author = self.args.maintainers.first();
+        Ok(Some(json!({
             "@context": "https://openvex.dev/ns/v0.2.0",
             "@id": format!("{}/openvex.json#{digest}", self.args.downloads),
-            "author": author,
+            "author": author.map(|person| format!("{} <{}>", person.name, person.mail)),
             "timestamp": self.source.provenance.time.to_string(),
             "version": 1,
-            "statements": [],
-        })
+            "statements": statements,
+        })))
     }
 
     /// Security insights, in version 2.0.0 of the format.
@@ -148,6 +152,8 @@ mod tests {
     use crate::product::tests::source;
     use clap::Parser;
 
+    const ASSESSMENTS: &str = r#"[{"vulnerability": {"name": "CVE-1"}, "status": "under_investigation"}]"#;
+
     struct Documents {
         provenance: Value,
         vex: Value,
@@ -171,7 +177,7 @@ mod tests {
         };
         Documents {
             provenance: facts.provenance(&[("release.yaml".to_owned(), "45".to_owned())].into()),
-            vex: facts.vex(),
+            vex: facts.vex(ASSESSMENTS).unwrap().unwrap(),
             insights: serde_yaml::from_str(&facts.security_insights()).unwrap(),
         }
     }
@@ -192,8 +198,14 @@ mod tests {
     }
 
     #[test]
-    fn the_vex_document_has_the_first_maintainer_as_its_author() {
+    fn the_vex_document_has_the_first_maintainer_as_its_author_and_the_image_as_its_product() {
         let vex = documents().vex;
+        let statement = &vex["statements"][0];
+        assert_eq!(statement["vulnerability"]["name"], "CVE-1");
+        assert_eq!(
+            statement["products"][0]["@id"],
+            "pkg:oci/pod-affinity@sha256%3A0123"
+        );
         assert_eq!(vex["author"], "Ann <ann@example.com>");
         assert_eq!(vex["@id"], "https://dl.example/v1.2.3/openvex.json#sha256:0123");
     }

@@ -148,7 +148,6 @@ fn a_release_is_complete_and_the_same_each_time() {
         "kubectl-pod_affinity-linux-amd64.tar.gz",
         "kubectl-pod_affinity-linux-arm64.spdx.json",
         "kubectl-pod_affinity-linux-arm64.tar.gz",
-        "openvex.json",
         "pod-affinity-image-linux-amd64.spdx.json",
         "pod-affinity-image-linux-arm64.spdx.json",
         "pod-affinity-image.tar",

@@ -4,6 +4,7 @@ use super::observation::Observation;
 use super::state::State;
 use crate::config::ReleaseWhen;
 use crate::messages;
+use crate::names::digest;
 use crate::placeholder::size;
 use crate::queue::{ANSWER_WITHIN, Answer, Kind, Member, Stage, Waiting};
 use crate::run::PodTemplate;
@@ -11,6 +12,9 @@ use crate::strategy::Scope;
 use k8s_openapi::api::core::v1::{Affinity, Toleration};
 use serde::Serialize;
 use std::collections::BTreeMap;
+
+/// A podTemplate may have 64 KiB, and the queue keeps the kind of each waiting run.
+const DIGEST_BYTES: usize = 16;
 
 /// What decides which nodes are possible for a run: its podTemplate and its isolation.
 #[derive(Serialize)]
@@ -58,7 +62,8 @@ impl Kind {
             namespace,
         };
         // Serialising strings, lists and maps of strings cannot fail.
-        Some(Self::new(serde_json::to_string(&fields).unwrap_or_default()))
+        let text = serde_json::to_string(&fields).unwrap_or_default();
+        Some(Self::new(digest(&[&text], DIGEST_BYTES)))
     }
 }
 

@@ -18,7 +18,7 @@ use placement::keys;
 use placement::names::RunKey;
 use placement::node::{self, NodeFacts, NodeState};
 use placement::plan::{Observation, Placeholder, PlaceholderPod, Repeated, Resize, WaitingPod};
-use placement::queue::is_possible;
+use placement::queue::possible_nodes;
 use placement::requests::Operation;
 use placement::run::Run;
 use placement::strategy::Scope;
@@ -176,7 +176,8 @@ impl Stores {
         let taken = pods.iter().filter(keeps_away);
         let taken: BTreeSet<_> = taken.filter_map(|(_, pod)| pod.it.node.as_deref()).collect();
         let nodes = self.nodes.read();
-        let is_free = |node: &&NodeFacts| !taken.contains(node.name.as_str()) && is_possible(run, node);
+        let is_possible = possible_nodes(run, &observed.config);
+        let is_free = |node: &&NodeFacts| !taken.contains(node.name.as_str()) && is_possible(node);
         nodes.values().filter(is_free).cloned().collect()
     }
 

@@ -171,7 +171,7 @@ pub fn is_copied(field: &str) -> bool {
 }
 
 /// Labels that the run's podTemplate requires replace configured labels.
-fn node_selector(template: &PodTemplate, config: &Config) -> Strings {
+pub(crate) fn node_selector(template: &PodTemplate, config: &Config) -> Strings {
     let mut selector = config.placeholder_node_selector.clone();
     selector.extend(template.node_selector.clone());
     selector

@@ -20,8 +20,10 @@
 
 use crate::attempts::Before;
 use crate::caps::Caps;
+use crate::config::Config;
 use crate::node::selector::NodeRequirements;
 use crate::node::{NodeFacts, NodeState, state};
+use crate::placeholder::{node_selector, tolerations_with};
 use crate::resources::Resources;
 use crate::run::Run;
 use jiff::Timestamp;
@@ -236,12 +238,13 @@ impl Queue {
     }
 }
 
-/// Whether the node is possible for the run, apart from what other pods use.
-pub fn is_possible(run: &Run, node: &NodeFacts) -> bool {
-    let template = &run.template;
-    let affinity = template.affinity.as_ref().and_then(|it| it.node_affinity.clone());
-    let required = NodeRequirements::new(template.node_selector.clone(), affinity);
-    state(Some(node), &template.tolerations) == NodeState::Usable && required.are_met_by(node)
+/// Whether a node is possible for the placeholder of the run, apart from what other pods use.
+pub fn possible_nodes(run: &Run, config: &Config) -> impl Fn(&NodeFacts) -> bool {
+    let affinity = run.template.affinity.as_ref();
+    let affinity = affinity.and_then(|it| it.node_affinity.clone());
+    let required = NodeRequirements::new(node_selector(&run.template, config), affinity);
+    let tolerations = tolerations_with(run, &config.placeholder_tolerations);
+    move |node| state(Some(node), &tolerations) == NodeState::Usable && required.are_met_by(node)
 }
 
 #[cfg(test)]

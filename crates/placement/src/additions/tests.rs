@@ -121,6 +121,16 @@ fn keys_and_values_have_the_syntax_and_length_limits_of_kubernetes() {
 }
 
 #[test]
+fn a_setting_may_be_as_long_as_the_limit() {
+    let long = |length: usize| format!("why={}", "x".repeat(length - "why=".len()));
+    assert!(annotations(&long(LONGEST)).is_ok());
+    assert_eq!(
+        annotations(&long(LONGEST + 1)),
+        Err(BadAddition::TooLong(LONGEST + 1))
+    );
+}
+
+#[test]
 fn labels_that_select_pods_or_placeholders_cannot_be_set_or_copied() {
     for key in [
         keys::OPT_IN,

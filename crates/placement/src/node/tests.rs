@@ -33,6 +33,11 @@ fn judged(changes: &Value) -> NodeState {
 }
 
 #[test]
+fn a_cause_has_the_form_of_a_metric_label() {
+    assert_eq!(Cause::NotReady.as_str(), "not_ready");
+}
+
+#[test]
 fn a_ready_node_without_taints_is_usable() {
     assert_eq!(judged(&json!({})), NodeState::Usable);
 }

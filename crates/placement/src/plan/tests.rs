@@ -15,6 +15,7 @@ mod automatic;
 mod ending;
 mod held;
 mod moving;
+mod notes;
 mod properties;
 mod requests;
 mod reserve;

@@ -202,7 +202,7 @@ fn a_placeholder_that_a_limit_range_rejects_is_adjusted_once_before_its_run_is_r
 }
 
 /// A quota of the namespace rejects pods with affinity terms across namespaces.
-fn limited(scene: Scene) -> Scene {
+pub(super) fn limited(scene: Scene) -> Scene {
     scene.change(|scene| scene.cross_namespace_quota = Some("tight".to_owned()))
 }
 

@@ -12,7 +12,7 @@ use kube::runtime::reflector::ObjectRef;
 use placement::attempts::{Attempts, Before, Position, Turn};
 use placement::messages;
 use placement::plan::{Observation, State};
-use placement::queue::{Member, Queue};
+use placement::queue::{Member, Name, Queue, Stage, Waiting};
 use placement::run::Run;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -95,19 +95,32 @@ impl Turns {
         queue.set_caps(&observed.config.caps);
         let uid = &observed.run.key.uid;
         let mut changed = match Member::from_observation(observed) {
-            Some(member) => queue.record(member),
+            Some(member) => queue.record(self.unless_rejected(&observed.run, member)),
             None => queue.remove(uid),
         };
         if observed.run.done || observed.run.deleting {
             // The end of a run may free a node.
             changed.extend(queue.next());
         }
-        for (namespace, name) in changed.iter().filter(|(_, name)| *name != observed.run.key.name) {
+        let key = &observed.run.key;
+        let is_other = |(namespace, name): &&Name| (namespace, name) != (&key.namespace, &key.name);
+        for (namespace, name) in changed.iter().filter(is_other) {
             self.trigger(namespace, name);
         }
         let before = queue.before(uid, observed.now, || stores.free_nodes(observed));
         // An older ClusterRole may lack the right to read events: then autoscalers seem to be silent.
         before.filter(|before| stores.autoscalers.is_filled_now() || matches!(before, Before::OverCap(_)))
+    }
+
+    /// While a quota rejects placeholders of the namespace, a run without a placeholder waits for no node, so no other run waits for
+    /// this run.
+    fn unless_rejected(&self, run: &Run, member: Member) -> Member {
+        let waits =
+            |(_, waiting): &(_, Waiting)| waiting.placeholder != Stage::Missing || !self.is_rejected(run);
+        Member {
+            waits: member.waits.filter(waits),
+            ..member
+        }
     }
 
     /// Records that a quota rejected the run's placeholder.

@@ -16,7 +16,8 @@
 //! 2. A run has to wait if an older run that asks for no more found no node: that run shows that no node is free.
 //! 3. Otherwise a run may have a placeholder if a free node is left after each older run has taken one. An older run that found
 //!    no node has no use for a node that is too small for it.
-//! 4. A placeholder that exists is deleted only if it found no node, and if [`AT_ONCE`] older runs have one.
+//!    A node that stays free for 15 seconds does not wait for older runs.
+//! 4. A placeholder that exists is deleted only if it found no node, and if [`TRIED_AT_ONCE`] older runs have one.
 
 use crate::attempts::Before;
 use crate::caps::Caps;
@@ -38,9 +39,10 @@ use slots::Slots;
 
 /// The time in which an autoscaler answers a pod that found no node, and the controller reads the answer.
 pub(crate) const ANSWER_WITHIN: Duration = Duration::from_secs(30);
-/// The most placeholders of a kind that are new at the same time, and the most that wait for a node while the kind is in line. It is
-/// also the limit of how many younger runs can overtake a run in line.
-pub const AT_ONCE: usize = 3;
+/// The most placeholders of a kind in line that are new at the same time, while nodes are free for them.
+const NEW_AT_ONCE: usize = 10;
+/// The most placeholders of a kind in line that found no node: one less is the limit of how many younger runs can overtake a run.
+const TRIED_AT_ONCE: usize = 3;
 
 /// What decides which nodes are possible for a run, apart from their size.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -163,3 +163,24 @@ async fn a_run_over_a_cap_gets_a_placeholder_when_another_run_is_gone() {
     second.held_from = HeldFrom::Release(jiff::Timestamp::now());
     assert_eq!(step(&reconciler, &second).await, "create_placeholder");
 }
+
+#[tokio::test]
+async fn a_run_that_a_quota_rejects_keeps_no_run_of_another_namespace_in_line() {
+    let mut server = Server::start();
+    (0..4).for_each(|_| server.answer(200, written()));
+    let (mut caches, oldest) = full_pool();
+    let (reconciler, mut triggers) = observed(&caches, &server);
+    let rejected = named("rejected");
+    let mut other = named("other");
+    "elsewhere".clone_into(&mut other.key.namespace);
+    step(&reconciler, &oldest).await;
+    assert_eq!(step(&reconciler, &rejected).await, "older_runs");
+    assert_eq!(step(&reconciler, &other).await, "older_runs");
+    reconciler.memory.turns.rejected(&rejected);
+    step(&reconciler, &rejected).await;
+    names(&mut triggers);
+    caches.add_pod(&oldest, "p1", Some("n1"));
+    step(&reconciler, &oldest).await;
+    assert_eq!(names(&mut triggers), ["other"]);
+    assert_eq!(step(&reconciler, &other).await, "create_placeholder");
+}

@@ -97,13 +97,15 @@ impl Member {
     }
 }
 
-/// What a held run without a node has found.
+/// What a held run without a node has found. A run whose pod the API server rejects waits for no node, so no other run waits for
+/// this run.
 fn waiting(observed: &Observation) -> Option<Waiting> {
     let is_unschedulable = observed.live_pod().is_some_and(|pod| pod.unschedulable.is_some());
     let placeholder = match State::from_observation(observed) {
         State::HeldWithoutPlaceholder => Stage::Missing,
         State::HeldUnscheduled if is_unschedulable => Stage::Unschedulable,
-        State::HeldWithoutPod | State::HeldUnscheduled => Stage::New,
+        State::HeldWithoutPod if observed.failed_create.is_none() => Stage::New,
+        State::HeldUnscheduled => Stage::New,
         _ => return None,
     };
     let reserved = || size::reserved(&observed.run, &observed.config).requests();

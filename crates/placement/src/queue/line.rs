@@ -1,6 +1,6 @@
 //! The line of one kind: which of the runs that wait for the same nodes may have a placeholder now.
 
-use super::{AT_ONCE, Answer, Name, Position, Stage, Waiting};
+use super::{Answer, NEW_AT_ONCE, Name, Position, Stage, TRIED_AT_ONCE, Waiting};
 use crate::attempts::Before;
 use crate::node::NodeFacts;
 use crate::resources::Resources;
@@ -8,8 +8,8 @@ use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// A free node that an older run could not use in this time does not wait for that run: the longest back-off of the scheduler
-/// is ten seconds.
+/// A free node that no older run took in this time does not wait for these runs: the longest back-off of the scheduler is ten
+/// seconds.
 const TAKEN_WITHIN: Duration = Duration::from_secs(15);
 /// A new leader finds a run of this age without a placeholder only if an earlier leader kept the run in line.
 const CREATED_WITHIN: Duration = Duration::from_secs(10);
@@ -21,7 +21,7 @@ pub(super) struct Line {
     /// The runs for which an autoscaler promises a node.
     promised: BTreeSet<Position>,
     is_closed: bool,
-    /// Since when a free node is large enough for the oldest run, which finds no node.
+    /// Since when a free node is large enough for the oldest run, and no run got a node.
     stuck_since: Option<Timestamp>,
 }
 
@@ -99,7 +99,7 @@ impl Line {
             tried.add(run);
             self.is_closed && run.placeholder == Stage::Missing && may_find_a_node
         };
-        let next = self.runs.values().filter(may_go).take(AT_ONCE);
+        let next = self.runs.values().filter(may_go).take(NEW_AT_ONCE);
         next.map(|(name, _)| name.clone()).collect()
     }
 
@@ -113,7 +113,7 @@ impl Line {
             Stage::New => true,
             Stage::Unschedulable => {
                 let with_placeholder = self.older(position).filter(|it| it.placeholder != Stage::Missing);
-                with_placeholder.take(AT_ONCE).count() < AT_ONCE || !tried.shows_no_node_for(&run)
+                with_placeholder.take(TRIED_AT_ONCE).count() < TRIED_AT_ONCE || !tried.shows_no_node_for(&run)
             }
             Stage::Missing => {
                 !tried.shows_no_node_for(&run) && self.has_free_node(position, &run, now, free())
@@ -133,13 +133,14 @@ impl Line {
         now: Timestamp,
         mut free: Vec<NodeFacts>,
     ) -> bool {
-        let is_patient = self.is_patient(now, &free);
+        if !self.is_patient(now, &free) {
+            return free.iter().any(|node| fits(&run.size, node));
+        }
         let (mut tried, mut new) = (Tried::default(), 0);
         for older in self.older(position) {
             match older.placeholder {
-                Stage::Unschedulable if is_patient => free.retain(|node| !fits(&older.size, node)),
+                Stage::Unschedulable => free.retain(|node| !fits(&older.size, node)),
                 Stage::Missing if tried.shows_no_node_for(older) => {}
-                Stage::Unschedulable => {}
                 Stage::Missing | Stage::New => {
                     let taken = free.iter().position(|node| fits(&older.size, node));
                     new += usize::from(taken.is_some() || older.placeholder == Stage::New);
@@ -147,20 +148,18 @@ impl Line {
                 }
             }
             tried.add(older);
-            if new >= AT_ONCE {
+            if new >= NEW_AT_ONCE {
                 return false;
             }
         }
         free.iter().any(|node| fits(&run.size, node))
     }
 
-    /// Whether the oldest run may still get a free node that is large enough. If the run does not get the node in time, the
-    /// node lacks something else, and a run that asks for less may use it.
+    /// Whether the older runs may still take the free nodes. If no run gets a node in time, something else keeps the oldest run
+    /// from the nodes, which must not keep other runs, also of other namespaces, from them.
     fn is_patient(&mut self, now: Timestamp, free: &[NodeFacts]) -> bool {
         let oldest = self.runs.values().next();
-        let is_stuck = oldest.is_some_and(|(_, run)| {
-            run.placeholder == Stage::Unschedulable && free.iter().any(|node| fits(&run.size, node))
-        });
+        let is_stuck = oldest.is_some_and(|(_, run)| free.iter().any(|node| fits(&run.size, node)));
         self.stuck_since = is_stuck.then_some(self.stuck_since.unwrap_or(now));
         self.stuck_since
             .is_none_or(|since| age(since, now) < TAKEN_WITHIN)

@@ -2,7 +2,7 @@
 //!
 //! Runs take slots in the order of their creation. A namespace without a free slot does not delay other namespaces.
 
-use super::{AT_ONCE, Name, Position};
+use super::{NEW_AT_ONCE, Name, Position};
 use crate::caps::{Cap, Caps, OverCap};
 use std::collections::{BTreeMap, HashMap};
 
@@ -96,7 +96,9 @@ impl Slots {
         let next = self
             .waiting()
             .filter(|(_, slot)| count.take(&slot.name.0).is_none());
-        next.map(|(_, slot)| slot.name.clone()).take(AT_ONCE).collect()
+        next.map(|(_, slot)| slot.name.clone())
+            .take(NEW_AT_ONCE)
+            .collect()
     }
 
     fn waiting(&self) -> impl Iterator<Item = (&Position, &Slot)> {

@@ -135,11 +135,8 @@ fn the_next_runs_are_triggered_when_a_run_has_a_node() {
         names(queue.next()).is_empty(),
         "the oldest run shows that no node is free"
     );
-    assert_eq!(names(queue.remove("uid-0")), ["run-2", "run-3", "run-4"]);
-    assert_eq!(
-        names(queue.forget(|uid| uid == "uid-2")),
-        ["run-3", "run-4", "run-5"]
-    );
+    assert_eq!(names(queue.remove("uid-0"))[..2], ["run-2", "run-3"]);
+    assert_eq!(names(queue.forget(|uid| uid == "uid-2"))[..2], ["run-3", "run-4"]);
 }
 
 #[test]
@@ -147,16 +144,16 @@ fn without_a_run_that_found_no_node_as_many_runs_go_as_nodes_are_free() {
     let mut queue = queue(
         [refused(0)]
             .into_iter()
-            .chain((1..9).map(|number| run(number, Stage::Missing))),
+            .chain((1..19).map(|number| run(number, Stage::Missing))),
     );
     queue.remove("uid-0");
     let turns = |queue: &mut Queue, free: usize| {
         let is_turn = |number: &usize| ahead(queue, *number, &nodes(free)).is_none();
-        (1..9).filter(is_turn).count()
+        (1..19).filter(is_turn).count()
     };
     assert_eq!(
-        [0, 1, 2, 3, 9].map(|free| turns(&mut queue, free)),
-        [1, 1, 2, 3, AT_ONCE]
+        [0, 1, 2, 3, 19].map(|free| turns(&mut queue, free)),
+        [1, 1, 2, 3, NEW_AT_ONCE]
     );
     queue.record(run(1, Stage::New));
     assert_eq!(
@@ -173,7 +170,7 @@ fn a_placeholder_that_found_no_node_goes_if_enough_older_ones_wait() {
     let kept = (0..9)
         .filter(|number| ahead(&mut queue, *number, &[]).is_none())
         .count();
-    assert_eq!(kept, AT_ONCE);
+    assert_eq!(kept, TRIED_AT_ONCE);
     queue.record(run(8, Stage::New));
     assert_eq!(ahead(&mut queue, 8, &[]), None, "the scheduler has not tried it");
 }
@@ -214,6 +211,26 @@ fn a_node_that_the_oldest_run_cannot_use_does_not_wait_for_it_for_ever() {
     );
     assert_eq!(ahead(16, &[]), Some(1), "another run has the node");
     assert_eq!(ahead(17, &free), Some(1), "it is free again");
+}
+
+#[test]
+fn runs_whose_placeholders_get_no_pod_do_not_keep_a_free_node_from_other_runs_for_ever() {
+    let stuck = (1..6).map(|number| run(number, Stage::New));
+    let mut queue = queue(
+        [refused(0)]
+            .into_iter()
+            .chain(stuck)
+            .chain([run(6, Stage::Missing)]),
+    );
+    queue.remove("uid-0");
+    let mut ahead = |second| number_ahead(queue.before("uid-6", at(second), || nodes(1)));
+    assert_eq!([0, 14, 15].map(&mut ahead), [Some(5), Some(5), None]);
+    queue.remove("uid-1");
+    assert_eq!(
+        number_ahead(queue.before("uid-6", at(16), || nodes(1))),
+        Some(4),
+        "a run got a node"
+    );
 }
 
 #[test]
@@ -321,6 +338,6 @@ proptest! {
             }
         }
         let begun = line.iter().zip(&turns).skip(1).filter(|(run, turn)| run.placeholder == Stage::Missing && turn.is_none());
-        prop_assert!(!is_closed || begun.count() <= free.min(AT_ONCE));
+        prop_assert!(!is_closed || begun.count() <= free.min(NEW_AT_ONCE));
     }
 }

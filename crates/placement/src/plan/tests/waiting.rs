@@ -89,6 +89,7 @@ fn a_held_run_without_a_node_waits_with_or_without_a_placeholder() {
     );
     for scene in [
         held().on(NODE),
+        held().with_statefulset().failed_create("exceeded quota: tight"),
         enrolled(),
         enrolled().placeholder_unschedulable(1),
         fresh(),

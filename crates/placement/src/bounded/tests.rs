@@ -83,6 +83,8 @@ fn a_field_above_the_size_limit_is_dropped() {
         let absent = (Some("terms"), json!({}));
         assert_eq!(over_limit(&json!({"terms": large})), absent);
     }
+    let long_key = json!({"terms": {"x".repeat(BYTES / 2): 1}});
+    assert_eq!(over_limit(&long_key), (None, long_key));
 }
 
 #[test]

@@ -40,7 +40,7 @@ use testbed::runs::{self, RunSpec};
 use testbed::{Part, Result, Testbed};
 
 /// Number of pairs in the nightly test.
-const MANY: usize = 240;
+const MANY: usize = 500;
 const SEEDS: &str = "pairs/seeds.txt";
 /// Concurrent pairs: fewer than the nodes of any pool.
 const AT_ONCE: usize = 8;

@@ -10,7 +10,7 @@ const fn nightly(title: &'static str, command: &'static str) -> Nightly {
     Nightly { title, command }
 }
 
-pub(crate) const NIGHTLY: [Nightly; 15] = [
+pub(crate) const NIGHTLY: [Nightly; 16] = [
     nightly(
         "policies under load: a switch from the webhook and back, killed API servers",
         "cargo test --test e2e -- policies_switch policies_lose",
@@ -45,12 +45,16 @@ pub(crate) const NIGHTLY: [Nightly; 15] = [
         "cd hack/actionlint && CGO_ENABLED=0 go tool actionlint ../../.github/workflows/*.yml",
     ),
     nightly(
+        "hundreds of large runs beside an ordinary run",
+        "cargo test --test e2e -- hundreds_of_runs_of_the_worst",
+    ),
+    nightly(
         "the cost of a testbed's reduced settings",
         "cargo test --test e2e -- testbed_settings",
     ),
     nightly(
-        "240 pairs of runs with and without the label, by a random seed",
-        "POD_AFFINITY_PAIRS=240 cargo test --test e2e -- pairs::random",
+        "500 pairs of runs with and without the label, by a random seed",
+        "POD_AFFINITY_PAIRS=500 cargo test --test e2e -- pairs::random",
     ),
     nightly(
         "a soak of 2,000 runs, by a random seed",

@@ -15,6 +15,7 @@ use std::thread;
 use tempfile::TempDir;
 
 const FAIL_OPEN: &str = "config/components/fail-open";
+const GUARDRAILS: &str = "config/components/guardrails";
 const MONITORING: &str = "config/components/monitoring";
 const POLICIES: &str = "config/components/policies";
 const RESERVED_LABEL: &str = "config/components/reserved-label";
@@ -25,12 +26,20 @@ const OWN_CA: &str = "certs/own-ca";
 const EXTERNAL: &str = "certs/external";
 
 /// Each component, and the objects that it adds (+), changes (~) and removes (-).
-const COMPONENTS: [(&str, &[&str]); 8] = [
+const COMPONENTS: [(&str, &[&str]); 9] = [
     (
         FAIL_OPEN,
         &[
             "~ MutatingWebhookConfiguration pipelinerun.mutation.webhook.pod-affinity.tekton.dev",
             "~ MutatingWebhookConfiguration pod.mutation.webhook.pod-affinity.tekton.dev",
+        ],
+    ),
+    (
+        GUARDRAILS,
+        &[
+            "+ ConfigMap config-guardrails",
+            "+ ValidatingAdmissionPolicy guardrails.pipelinerun.pod-affinity.tekton.dev",
+            "+ ValidatingAdmissionPolicyBinding guardrails.pipelinerun.pod-affinity.tekton.dev",
         ],
     ),
     (

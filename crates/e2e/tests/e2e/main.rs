@@ -30,6 +30,7 @@ mod events;
 mod examples;
 mod faults;
 mod foreign_policies;
+mod guardrails;
 mod heals;
 mod holds;
 mod install_docs;

@@ -1,0 +1,102 @@
+//! The component guardrails: which namespaces may use the label, which strategies, and how much a run may reserve.
+
+use crate::support::SOON;
+use crate::support::kubectl::{rendered, workspace};
+use crate::support::runs::create;
+use crate::support::testbeds::fresh;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::Client;
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use placement::keys;
+use serde_json::json;
+use testbed::product::NAMESPACE;
+use testbed::runs::{RunSpec, runs};
+use testbed::{Testbed, apply};
+
+const CONFIG_MAP: &str = "config-guardrails";
+
+fn labelled(value: &str) -> RunSpec {
+    RunSpec::new("default", "run").task("only", &[]).opted_in(value)
+}
+
+fn reserving(reserve: &str) -> RunSpec {
+    labelled("true").annotation(keys::RESERVE, reserve)
+}
+
+/// Tries to create a run. Returns the message of the API server if the run is rejected.
+async fn tried(client: &Client, run: &RunSpec) -> Result<(), String> {
+    let dry_run = PostParams {
+        dry_run: true,
+        ..PostParams::default()
+    };
+    let run_object = serde_json::from_value(run.manifest.clone()).unwrap();
+    let created = runs(client, run.namespace()).create(&dry_run, &run_object).await;
+    created.map(drop).map_err(|error| error.to_string())
+}
+
+/// Waits until the API server rejects the run with a message that contains this text.
+async fn until_rejected(bed: &Testbed, client: &Client, run: &RunSpec, text: &str) {
+    bed.until(format!("a rejection: {text}"), SOON, async || {
+        match tried(client, run).await {
+            Err(message) if message.contains(text) && message.contains(CONFIG_MAP) => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    })
+    .await
+    .unwrap();
+}
+
+#[e2e_test]
+async fn guardrails_reject_what_their_config_map_does_not_allow_and_nothing_else() {
+    let bed = fresh(1).await;
+    let client = bed.client().await.unwrap();
+    tried(&client, &labelled("isolateAlways")).await.unwrap();
+    let component = rendered(&workspace().join("config/components/guardrails"));
+    apply::apply_all(&client, &component).await.unwrap();
+    until_rejected(
+        &bed,
+        &client,
+        &labelled("isolateAlways"),
+        "may not be isolateAlways",
+    )
+    .await;
+    for reserve in ["cpu=17", "cpu=1,memory=65Gi", "nvidia.com/gpu=1"] {
+        until_rejected(&bed, &client, &reserving(reserve), "cpu=16, memory=64Gi").await;
+    }
+    for allowed in [
+        labelled(""),
+        labelled("false"),
+        labelled("colocateAlways"),
+        reserving("auto"),
+        reserving("cpu=16000m, memory=64Gi"),
+    ] {
+        tried(&client, &allowed).await.unwrap();
+    }
+    // A run that exists continues, whatever the settings are.
+    let run = labelled("true");
+    create(&bed, &run).await;
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), NAMESPACE);
+    let none =
+        Patch::Merge(json!({"data": {"namespaces": "team-a\nteam-b", "strategies": "*", "reserve": "*"}}));
+    maps.patch(CONFIG_MAP, &PatchParams::default(), &none)
+        .await
+        .unwrap();
+    until_rejected(
+        &bed,
+        &client,
+        &labelled("true"),
+        "in namespace default may not use",
+    )
+    .await;
+    bed.until_succeeded(&run, SOON).await.unwrap();
+    tried(&client, &RunSpec::new("default", "unlabelled").task("only", &[]))
+        .await
+        .unwrap();
+    let team = bed.namespace("team-a").await.unwrap();
+    let run = RunSpec::new(&team, "run")
+        .task("only", &[])
+        .opted_in("isolateAlways");
+    tried(&client, &run.annotation(keys::RESERVE, "cpu=1k"))
+        .await
+        .unwrap();
+}

@@ -85,7 +85,8 @@ pub struct Member {
     pub created: Option<Timestamp>,
     /// The run has a placeholder, or has started.
     pub has_slot: bool,
-    /// The kind for which the run waits, and what it has found. `None` if the run has a node, or waits for no other run.
+    /// The kind whose nodes the run waits for, and the result of its placeholder so far. `None` if the run has a node, or if its turn
+    /// does not depend on other runs.
     pub waits: Option<(Kind, Waiting)>,
 }
 

@@ -294,7 +294,7 @@ fn each_pair_of_components_can_be_combined_in_both_orders() {
         others.iter().map(|other| [*other, *one])
     });
     let pairs: Vec<_> = pairs.collect();
-    assert_eq!(pairs.len(), 7 * 6 / 2);
+    assert_eq!(pairs.len(), 8 * 7 / 2);
     thread::scope(|scope| {
         for pairs in pairs.chunks(pairs.len().div_ceil(2)) {
             scope.spawn(|| pairs.iter().for_each(|pair| is_independent_of_order(pair)));

@@ -123,7 +123,7 @@ fn address(line: &str) -> Option<String> {
 #[derive(Debug)]
 pub(crate) struct Served {
     child: Child,
-    /// Stays open: a process whose log nobody reads ends when it writes a line.
+    /// The reader of the log stays open: without a reader, the process ends when it writes a line.
     log: Option<BufReader<ChildStderr>>,
     pub(crate) address: String,
 }

@@ -1,16 +1,17 @@
 //! The component guardrails: which namespaces may use the label, which strategies, and how much a run may reserve.
 
+use crate::reserved_label::tried;
 use crate::support::SOON;
 use crate::support::kubectl::{rendered, workspace};
 use crate::support::runs::create;
 use crate::support::testbeds::fresh;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Client;
-use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::api::{Api, Patch, PatchParams};
 use placement::keys;
 use serde_json::json;
 use testbed::product::NAMESPACE;
-use testbed::runs::{RunSpec, runs};
+use testbed::runs::RunSpec;
 use testbed::{Testbed, apply};
 
 const CONFIG_MAP: &str = "config-guardrails";
@@ -23,21 +24,10 @@ fn reserving(reserve: &str) -> RunSpec {
     labelled("true").annotation(keys::RESERVE, reserve)
 }
 
-/// Tries to create a run. Returns the message of the API server if the run is rejected.
-async fn tried(client: &Client, run: &RunSpec) -> Result<(), String> {
-    let dry_run = PostParams {
-        dry_run: true,
-        ..PostParams::default()
-    };
-    let run_object = serde_json::from_value(run.manifest.clone()).unwrap();
-    let created = runs(client, run.namespace()).create(&dry_run, &run_object).await;
-    created.map(drop).map_err(|error| error.to_string())
-}
-
 /// Waits until the API server rejects the run with a message that contains this text.
 async fn until_rejected(bed: &Testbed, client: &Client, run: &RunSpec, text: &str) {
     bed.until(format!("a rejection: {text}"), SOON, async || {
-        match tried(client, run).await {
+        match tried(client, &run.manifest).await {
             Err(message) if message.contains(text) && message.contains(CONFIG_MAP) => Ok(()),
             other => Err(format!("{other:?}")),
         }
@@ -50,7 +40,7 @@ async fn until_rejected(bed: &Testbed, client: &Client, run: &RunSpec, text: &st
 async fn guardrails_reject_what_their_config_map_does_not_allow_and_nothing_else() {
     let bed = fresh(1).await;
     let client = bed.client().await.unwrap();
-    tried(&client, &labelled("isolateAlways")).await.unwrap();
+    tried(&client, &labelled("isolateAlways").manifest).await.unwrap();
     let component = rendered(&workspace().join("config/components/guardrails"));
     apply::apply_all(&client, &component).await.unwrap();
     until_rejected(
@@ -70,7 +60,7 @@ async fn guardrails_reject_what_their_config_map_does_not_allow_and_nothing_else
         reserving("auto"),
         reserving("cpu=16000m, memory=64Gi"),
     ] {
-        tried(&client, &allowed).await.unwrap();
+        tried(&client, &allowed.manifest).await.unwrap();
     }
     // A run that exists continues, whatever the settings are.
     let run = labelled("true");
@@ -89,14 +79,10 @@ async fn guardrails_reject_what_their_config_map_does_not_allow_and_nothing_else
     )
     .await;
     bed.until_succeeded(&run, SOON).await.unwrap();
-    tried(&client, &RunSpec::new("default", "unlabelled").task("only", &[]))
-        .await
-        .unwrap();
+    let unlabelled = RunSpec::new("default", "unlabelled").task("only", &[]);
+    tried(&client, &unlabelled.manifest).await.unwrap();
     let team = bed.namespace("team-a").await.unwrap();
-    let run = RunSpec::new(&team, "run")
-        .task("only", &[])
-        .opted_in("isolateAlways");
-    tried(&client, &run.annotation(keys::RESERVE, "cpu=1k"))
-        .await
-        .unwrap();
+    let run = RunSpec::new(&team, "run").task("only", &[]);
+    let run = run.opted_in("isolateAlways").annotation(keys::RESERVE, "cpu=1k");
+    tried(&client, &run.manifest).await.unwrap();
 }

@@ -49,7 +49,7 @@ fn objects() -> Vec<Value> {
 }
 
 /// Tries to create an object. Returns the message of the API server if the object is rejected.
-async fn tried(client: &Client, object: &Value) -> Result<(), String> {
+pub(crate) async fn tried(client: &Client, object: &Value) -> Result<(), String> {
     let (api, _) = apply::api_of(client, object).unwrap();
     let dry_run = PostParams {
         dry_run: true,

@@ -16,7 +16,7 @@ use testbed::{Part, Testbed, usage};
 /// 1.5 MB in an object, with its other fields.
 const LARGE_RUNS: (usize, usize) = (16, 1_000_000);
 const MANY_LARGE_RUNS: (usize, usize) = (300, 1_300_000);
-/// Runs with a podTemplate of the worst form, each of which costs the API server seconds.
+/// How many of the runs have a podTemplate of the worst form. Such a run costs the API server seconds.
 const WORST_TEMPLATES: usize = 16;
 /// The most memory of a controller above its memory without large runs, in bytes.
 const CONTROLLER: u64 = 60_000_000;

@@ -53,6 +53,8 @@ pub(crate) struct RunMemory {
     relaxed: bool,
     /// UID of the placeholder's pod that was resized, and the answer of the API server.
     pub(crate) resize: Option<(String, Resize)>,
+    /// UID of the placeholder that the controller deleted while the run is held. The cache may still have it.
+    pub(crate) deleted: Option<String>,
 }
 
 /// How often the controller requeued the placeholder's StatefulSet while the pod is missing, and when the next requeue is due.
@@ -137,6 +139,7 @@ impl RunMemory {
             invalid_template: self.invalid_template.clone(),
             requeue_in: self.requeues.pause(lacks_pod, now),
             resize: self.resize.clone(),
+            deleted: self.deleted.clone(),
         }
     }
 

@@ -76,6 +76,7 @@ pub(crate) struct Remembered {
     pub(crate) invalid_template: Option<String>,
     pub(crate) requeue_in: Duration,
     pub(crate) resize: Option<(String, Resize)>,
+    pub(crate) deleted: Option<String>,
 }
 
 impl Stores {
@@ -107,8 +108,14 @@ impl Stores {
     }
 
     fn read(&self, run: Run, config: Arc<Config>, now: Timestamp, memory: &impl Recall) -> Observation {
-        let (set, mut pod) = (self.set(&run.key), self.pod(&run.key));
+        let (mut set, mut pod) = (self.set(&run.key), self.pod(&run.key));
         let memory = memory.recall(&run, set.as_ref(), pod.as_ref(), now);
+        if let Some(set) = set
+            .as_mut()
+            .filter(|set| memory.deleted.as_ref() == Some(&set.uid))
+        {
+            set.deleting = true;
+        }
         if let (Some(pod), Some((uid, resize))) = (pod.as_mut(), memory.resize)
             && pod.uid == uid
         {

@@ -11,7 +11,8 @@ use crate::write::Effect;
 use jiff::Timestamp;
 use placement::notes::{Reason, waiting_task_run};
 use placement::plan::{
-    Action, Decision, Event, IgnoreReason, Observation, Plan, PodChange, Requeue, Resize, State, Step, Wait,
+    Action, Decision, Event, IgnoreReason, Observation, Plan, PodChange, Requeue, Resize, State, Step,
+    Target, Wait,
 };
 use placement::requests::Operation;
 use std::time::Duration;
@@ -178,6 +179,9 @@ fn remember(
 }
 
 fn acted(turns: &Turns, entry: &mut RunMemory, observed: &Observation, step: &Step) -> Option<Duration> {
+    if let [Action::Delete(Target::Placeholder(uid))] = step.actions.as_slice() {
+        entry.deleted = Some(uid.clone());
+    }
     if let [.., Action::Pod(PodChange::Resize(uid))] = step.actions.as_slice() {
         entry.resize = Some((uid.clone(), Resize::Accepted));
     }

@@ -154,6 +154,19 @@ async fn the_answer_to_a_resize_concerns_one_pod_only() {
     }
 }
 
+#[tokio::test]
+async fn a_placeholder_that_the_controller_deleted_does_not_count_until_its_deletion_is_observed() {
+    for (uid, deleting) in [("s1", true), ("s2", false)] {
+        let (mut caches, memory) = (Caches::ready(), Memory::default());
+        caches.add_set(&run(), "s1");
+        memory.with("u1", |entry| entry.deleted = Some(uid.into()));
+        let clock = clock();
+        let observed = caches.stores.observe(run(), &caches.config, &clock, &memory);
+        let observed = observed.await.unwrap();
+        assert_eq!(observed.statefulset.unwrap().deleting, deleting, "{uid}");
+    }
+}
+
 #[test]
 fn a_task_that_ran_since_the_last_move_ends_the_pause_between_moves() {
     let mut entry = RunMemory::default();

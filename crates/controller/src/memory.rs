@@ -53,7 +53,7 @@ pub(crate) struct RunMemory {
     relaxed: bool,
     /// UID of the placeholder's pod that was resized, and the answer of the API server.
     pub(crate) resize: Option<(String, Resize)>,
-    /// UID of the placeholder that the controller deleted while the run is held. The cache may still have it.
+    /// UID of the placeholder that the controller deleted last. The cache may still have the placeholder.
     pub(crate) deleted: Option<String>,
 }
 

@@ -103,8 +103,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_metrics_page_lists_the_label_of_each_outcome() {
-        let page = include_str!("../../../docs/metrics.md");
+    fn the_reference_lists_the_label_of_each_outcome() {
+        let page = include_str!("../../../docs/reference.md");
         let labels = format!("`verdict`: {} |", Outcome::VARIANTS.join(", "));
         assert!(page.contains(&labels), "{labels}");
     }

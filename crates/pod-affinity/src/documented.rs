@@ -1,4 +1,4 @@
-//! The flags, the keys of the ConfigMap, and the labels and annotations, compared with the pages that describe them. Reads files only.
+//! The flags, the keys of the ConfigMap, its events, and the labels and annotations, compared with docs/reference.md. Reads files only.
 
 use crate::args::Args;
 use clap::{Arg, CommandFactory};
@@ -6,15 +6,25 @@ use placement::config::Config;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-fn page(name: &str) -> String {
-    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
-    std::fs::read_to_string(docs.join(name)).unwrap()
+/// The cells of every table in a section of docs/reference.md.
+fn rows(section: &str) -> Vec<Vec<String>> {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let (_, text) = page.split_once(&format!("\n## {section}\n")).unwrap();
+    let text = text.split("\n## ").next().unwrap();
+    let rows = text.lines().filter_map(|line| line.strip_prefix('|'));
+    rows.map(|row| row.split('|').map(|cell| cell.trim().to_owned()).collect())
+        .collect()
 }
 
-/// The cells of every table of a page.
-fn rows(page: &str) -> Vec<Vec<String>> {
-    let rows = page.lines().filter_map(|line| line.strip_prefix('|'));
-    rows.map(|row| row.split('|').map(|cell| cell.trim().to_owned()).collect())
+/// The words in backquotes in the first column of the tables in a section.
+fn named(section: &str) -> BTreeSet<String> {
+    let cells = rows(section).into_iter().map(|row| row[0].clone());
+    cells
+        .flat_map(|cell| {
+            let words = cell.split('`').skip(1).step_by(2).map(str::to_owned);
+            words.collect::<Vec<_>>()
+        })
         .collect()
 }
 
@@ -33,54 +43,64 @@ fn flags() -> BTreeMap<String, Arg> {
 }
 
 #[test]
-fn the_install_page_lists_each_flag_with_its_variable_and_its_default() {
-    let rows = rows(&page("install.md"));
+fn the_reference_lists_each_flag_with_its_variable_and_its_default() {
+    let rows = rows("Flags of the processes");
     let flags = flags();
     for (name, arg) in &flags {
         let flag = code(&format!("--{name}"));
         let row = rows.iter().find(|row| row[0] == flag);
-        let row = row.unwrap_or_else(|| panic!("docs/install.md has no row for {flag}"));
+        let row = row.unwrap_or_else(|| panic!("docs/reference.md has no row for {flag}"));
         assert_eq!(row[1], code(arg.get_env().unwrap().to_str().unwrap()), "{flag}");
         for default in arg.get_default_values() {
             assert_eq!(row[3], code(default.to_str().unwrap()), "{flag}");
         }
     }
-    let documented = rows.iter().filter_map(|row| row[0].strip_prefix("`--"));
-    let documented: BTreeSet<_> = documented
-        .map(|flag| flag.trim_end_matches('`').to_owned())
-        .collect();
-    assert_eq!(documented, flags.into_keys().collect());
+    let documented = named("Flags of the processes");
+    let flags = flags.into_keys().map(|flag| format!("--{flag}"));
+    assert_eq!(documented, flags.collect());
 }
 
 #[test]
-fn the_configuration_page_lists_each_key_of_the_config_map_with_its_default() {
-    let rows = rows(&page("configuration.md"));
+fn the_reference_lists_each_key_of_the_config_map_with_its_default() {
+    let rows = rows("Configuration");
     let defaults = crate::manifests::example();
     assert_eq!(defaults.len(), Config::KEYS.len());
-    for (key, default) in defaults {
-        let row = rows.iter().find(|row| row[0].contains(&code(&key)));
-        let row = row.unwrap_or_else(|| panic!("docs/configuration.md has no row for {key}"));
+    for (key, default) in &defaults {
+        let row = rows.iter().find(|row| row[0].contains(&code(key)));
+        let row = row.unwrap_or_else(|| panic!("docs/reference.md has no row for {key}"));
         let wanted = if default.is_empty() {
             "empty".to_owned()
         } else {
-            code(&default)
+            code(default)
         };
         assert!(row[1].contains(&wanted), "{key}: {default:?} in {row:?}");
     }
+    let keys = defaults.into_iter().map(|(key, _)| key);
+    assert_eq!(named("Configuration"), keys.collect());
 }
 
 #[test]
-fn the_stability_page_lists_each_label_and_annotation_of_pod_affinity() {
+fn the_reference_lists_each_label_and_annotation_of_pod_affinity() {
     let keys = include_str!("../../placement/src/keys.rs");
     let prefixed = keys.lines().filter_map(|line| {
         let (_, key) = line.split_once(&format!("\"{}", placement::keys::OWN_PREFIX))?;
         key.strip_suffix("\";").filter(|key| !key.is_empty())
     });
-    let prefixed: Vec<_> = prefixed.collect();
-    assert!(prefixed.len() > 10, "{prefixed:?}");
-    let rows = rows(&page("stability.md")).concat().concat();
-    for key in prefixed {
-        let whole = format!("{}{key}", placement::keys::OWN_PREFIX);
-        assert!(rows.contains(&code(key)) || rows.contains(&code(&whole)), "{key}");
-    }
+    let keys = prefixed.chain([placement::keys::OPT_IN]).map(str::to_owned);
+    assert_eq!(named("Labels and annotations"), keys.collect());
+}
+
+#[test]
+fn the_reference_lists_the_events_of_the_config_map() {
+    let code = include_str!("config_events.rs");
+    let listed = named("Events")
+        .into_iter()
+        .filter(|reason| reason.starts_with("Configuration"));
+    let in_code = code.split('"').filter(|word| {
+        word.starts_with("Configuration") && word.chars().all(|letter| letter.is_ascii_alphabetic())
+    });
+    assert_eq!(
+        listed.collect::<BTreeSet<_>>(),
+        in_code.map(str::to_owned).collect()
+    );
 }

@@ -1,7 +1,8 @@
 //! The command line, under both names.
 
 use super::*;
-use clap::ValueEnum;
+use clap::{Arg, ValueEnum};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 
 const KUBECTL: &str = "/usr/local/bin/kubectl-pod_affinity";
@@ -122,4 +123,56 @@ fn the_help_of_each_verb_is_as_documented() {
         texts.push(parsed(&format!("{verb} -h")).unwrap_err().to_string());
     }
     insta::assert_snapshot!(texts.join("\n========\n"));
+}
+
+/// The commands by their names and aliases, with the flags that the reference lists.
+fn in_the_reference() -> BTreeMap<String, BTreeSet<String>> {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let (_, section) = page.split_once("\n## Commands\n").unwrap();
+    let rows = section.split("\n## ").next().unwrap().lines();
+    let words = |cell: &str| -> BTreeSet<_> {
+        let words = cell.split('`').skip(1).step_by(2);
+        words.map(str::to_owned).collect()
+    };
+    let rows = rows.filter_map(|row| row.strip_prefix("| ")).skip(2);
+    rows.map(|row| {
+        let cells: Vec<_> = row.split(" | ").collect();
+        let names: Vec<_> = cells[0]
+            .split('`')
+            .skip(1)
+            .step_by(2)
+            .map(str::to_owned)
+            .collect();
+        let name = if names.is_empty() {
+            cells[0].to_owned()
+        } else {
+            names.join(" ")
+        };
+        (name, words(cells[2]))
+    })
+    .collect()
+}
+
+fn flags<'a>(args: impl Iterator<Item = &'a Arg>) -> BTreeSet<String> {
+    let args = args.filter(|arg| !["help", "version"].contains(&arg.get_id().as_str()));
+    let flags = args.flat_map(|arg| {
+        let short = arg.get_short().map(|letter| format!("-{letter}"));
+        short
+            .into_iter()
+            .chain(arg.get_long().map(|name| format!("--{name}")))
+    });
+    flags.collect()
+}
+
+#[test]
+fn the_reference_lists_each_command_with_its_flags() {
+    let command = command(Caller::of(KUBECTL));
+    let commands = command.get_subcommands().map(|verb| {
+        let names = std::iter::once(verb.get_name()).chain(verb.get_visible_aliases());
+        let own = verb.get_arguments().filter(|arg| !arg.is_global_set());
+        (names.collect::<Vec<_>>().join(" "), flags(own))
+    });
+    let global = ("all".to_owned(), flags(command.get_arguments()));
+    assert_eq!(in_the_reference(), commands.chain([global]).collect());
 }

@@ -97,13 +97,15 @@ fn like(mut run: RunSpec, page: &str, heading: &str) -> RunSpec {
 }
 
 async fn fragments_are_of_valid_objects(bed: &Testbed) {
-    let page = "docs/configuration.md";
-    let [configuration] = parsed(&block(page, "## Labels and annotations of placeholders"))
-        .try_into()
-        .unwrap();
-    let data = configuration["data"].as_object().unwrap();
-    let data: Vec<_> = data
+    let blocks = [
+        block("docs/integrations.md", "## Required labels and other policies"),
+        block("docs/plan.md", "### Caps"),
+    ];
+    let blocks = blocks.map(|block| parsed(&block).swap_remove(0));
+    let data = blocks
         .iter()
+        .flat_map(|block| block["data"].as_object().unwrap());
+    let data: Vec<_> = data
         .map(|(key, value)| (key.as_str(), value.as_str()))
         .collect();
     bed.configure(&data).await.unwrap();
@@ -113,7 +115,7 @@ async fn fragments_are_of_valid_objects(bed: &Testbed) {
         .label("team", "blue")
         .spec("taskRunTemplate", nowhere);
     let run = like(run, "README.md", "# pod-affinity");
-    let run = like(run, "docs/never-stuck.md", "## Avoid the detour: reserve");
+    let run = like(run, "docs/authors.md", "## Put a run on one node");
     let created = create(bed, &run).await;
     assert_eq!(runs::state(&created), State::Pending);
     let name = placeholder_name(&created).to_string();
@@ -138,7 +140,7 @@ async fn a_policy_adds_the_label(bed: &Testbed) {
     let policy = bed.folder().join("policy.yaml");
     std::fs::write(
         &policy,
-        block("docs/production.md", "### Add the label by a policy"),
+        block("docs/integrations.md", "### Add the label by a policy"),
     )
     .unwrap();
     let policy = policy.to_str().unwrap();
@@ -174,8 +176,7 @@ async fn dry_run(client: &Client, run: &RunSpec) -> Result<DynamicObject, String
 }
 
 fn a_network_policy_selects_the_webhook(bed: &Testbed) {
-    let heading = "## Network policies and private API servers";
-    let text = block("docs/production.md", heading);
+    let text = block("docs/integrations.md", "## Network policies");
     let file = bed.folder().join("network-policy.yaml");
     std::fs::write(&file, &text).unwrap();
     kubectl(bed, &["apply", "--server-side", "-f", file.to_str().unwrap()]);
@@ -200,7 +201,7 @@ fn a_network_policy_selects_the_webhook(bed: &Testbed) {
 
 /// A node without a run. Replicas of pod-affinity may be on it; they are evicted.
 async fn a_node_is_emptied(bed: &Testbed) {
-    let commands = block("docs/production.md", "## Node upgrades and drains");
+    let commands = block("docs/nodes.md", "## Drains and upgrades");
     let printed = run_commands(bed, &commands.replace("$NODE", "node-0")).await;
     assert!(printed.contains("node/node-0 drained"), "{printed}");
     kubectl(bed, &["uncordon", "node-0"]);
@@ -223,7 +224,9 @@ async fn the_tool_and_the_runbooks_are_followed(bed: &Testbed) {
     run_commands(bed, &block("docs/cli.md", "# The command line tool")).await;
     kubectl(bed, &["delete", "pipelinerun", RUN]);
     create(bed, &RunSpec::diamond("default", RUN).opted_in("true")).await;
-    run_commands(bed, &block("docs/cli.md", "## wait")).await;
+    for heading in ["## wait", "### explain as data", "## timeline"] {
+        run_commands(bed, &block("docs/cli.md", heading)).await;
+    }
     completion_is_installed(bed).await;
 }
 
@@ -249,8 +252,8 @@ async fn completion_is_installed(bed: &Testbed) {
 }
 
 #[e2e_test]
-fn the_kustomizations_on_the_page_about_metrics_change_what_the_page_says() {
-    let [label, links, address] = blocks("docs/metrics.md", "## Alerts and dashboard")
+fn the_kustomizations_on_the_page_about_operation_change_what_the_page_says() {
+    let [label, links, address] = blocks("docs/operation.md", "### Alerts and dashboard")
         .try_into()
         .unwrap();
     for object in kustomized(&[("kustomization.yaml", &label)]) {

@@ -1,4 +1,4 @@
-//! Executes the commands of docs/install.md: they switch off what the page says, and all objects are removed.
+//! Executes the commands of docs/operation.md: they switch off what the page says, and all objects are removed.
 
 use crate::support::SOON;
 use crate::support::install::{POLICIES, Release, WEBHOOK, apply, follow, install, shell};
@@ -18,7 +18,7 @@ use testbed::runs::{self, RunSpec, State};
 use testbed::{Nodes, Testbed};
 
 fn commands(heading: &str) -> Vec<String> {
-    blocks("docs/install.md", heading)
+    blocks("docs/operation.md", heading)
 }
 
 /// Number of runs that are created while another run is running, for whose end the page waits.

@@ -1,4 +1,4 @@
-//! The metrics of the running processes match docs/metrics.md: each metric, its type, its labels and their values.
+//! The metrics of the running processes match docs/reference.md: each metric, its type, its labels and their values.
 
 use crate::support::SOON;
 use crate::support::events::until_event;
@@ -23,10 +23,12 @@ pub(crate) fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The tables of docs/metrics.md.
+/// The tables of docs/reference.md, section Metrics.
 pub(crate) fn documented() -> Metrics {
-    let text = std::fs::read_to_string(repository().join("docs/metrics.md")).unwrap();
-    let rows = text.lines().filter_map(|line| {
+    let text = std::fs::read_to_string(repository().join("docs/reference.md")).unwrap();
+    let (_, metrics) = text.split_once("\n## Metrics\n").unwrap();
+    let (metrics, _) = metrics.split_once("\n## ").unwrap();
+    let rows = metrics.lines().filter_map(|line| {
         let cells: Vec<_> = line.strip_prefix("| `")?.split('|').map(str::trim).collect();
         let [name, kind, labels, meaning, ""] = cells.as_slice() else {
             return None;

@@ -1,4 +1,4 @@
-//! The dashboard and the alert rules: every query parses and uses metrics of docs/metrics.md, every alert has a runbook, and
+//! The dashboard and the alert rules: every query parses and uses metrics of docs/reference.md, every alert has a runbook, and
 //! the dashboard has the structure that Grafana loads. Grafana itself is not run.
 
 use crate::metrics::{Metric, Metrics, documented, repository};

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 /// The reason of an event. The name of the variant is the event's `reason`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::Display, strum::IntoStaticStr)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, strum::Display, strum::IntoStaticStr, strum::VariantArray,
+)]
 pub enum Reason {
     /// The controller holds the run.
     Held,
@@ -156,5 +158,29 @@ fn warning(action: &'static str, repeat: Repeat) -> Manner {
     Manner {
         kind: "Warning",
         ..normal(action, repeat)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use strum::VariantArray;
+
+    #[test]
+    fn the_reference_lists_each_reason_with_its_type() {
+        let page = include_str!("../../../../docs/reference.md");
+        let (_, section) = page.split_once("\n## Events\n").unwrap();
+        let (section, _) = section.split_once("\nOn the ConfigMap").unwrap();
+        let rows = section.lines().filter_map(|line| line.strip_prefix("| `"));
+        let mut listed: Vec<_> = rows
+            .map(|row| row.split(" | ").take(2).collect::<Vec<_>>().join(": "))
+            .collect();
+        let all = Reason::VARIANTS.iter();
+        let mut expected: Vec<_> = all
+            .map(|reason| format!("{reason}`: {}", reason.manner().kind))
+            .collect();
+        listed.sort_unstable();
+        expected.sort_unstable();
+        assert_eq!(listed, expected);
     }
 }

@@ -44,7 +44,7 @@ pub(crate) fn from_the_checkout(setup: &NodeSetup) -> Installation {
     }
 }
 
-/// The release.yaml that `cargo ship release` wrote, with the image from the archive of the release, as docs/quick-start.md has it.
+/// The release.yaml that `cargo ship release` wrote, with the image from the archive of the release, as docs/install.md has it.
 pub(crate) fn from_a_release(setup: &NodeSetup) -> Installation {
     let folder = setup.folder("release");
     let out = folder.to_str().unwrap();
@@ -52,7 +52,7 @@ pub(crate) fn from_a_release(setup: &NodeSetup) -> Installation {
     let unreachable = ["--repo=registry.invalid/team"];
     setup.ship(&[&release[..], &unreachable, &ADDRESSES].concat());
     load(setup, &folder.join("pod-affinity-image.tar"));
-    let name_the_tag = block("docs/quick-start.md", "## 3. Install pod-affinity").replace("v0.1.0", "v9.8.7");
+    let name_the_tag = block("docs/install.md", "## On kind").replace("v0.1.0", "v9.8.7");
     let shell = Command::new("sh")
         .args(["-euc", &name_the_tag])
         .current_dir(&folder)

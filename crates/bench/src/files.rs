@@ -1,4 +1,4 @@
-//! The files of docs/benchmarks: the JSON file, and the page and the charts that are made from the JSON file.
+//! The files of docs/benchmarks: the JSON file, and the pages and the charts that are made from the JSON file.
 
 use crate::chart;
 use crate::machine::Session;
@@ -16,7 +16,7 @@ use std::sync::{Mutex, PoisonError};
 /// With `--quick`, two parts are measured at the same time. Each reads, changes and writes the same files.
 static WRITING: Mutex<()> = Mutex::new(());
 
-/// Adds the results of a part to the files in a folder, or replaces the results of the part. Returns the part's chapter of the page.
+/// Adds the results of a part to the files in a folder, or replaces the results of the part. Returns the part's page.
 pub(crate) fn record(
     folder: &Path,
     part: &BenchPart,
@@ -26,9 +26,9 @@ pub(crate) fn record(
 ) -> Result<String> {
     let _lock = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
     let mut results = Results::read(folder)?;
-    let chapter = page::chapter(part, results.record(part, session, scenarios, add));
+    let page = page::page(part, results.record(part, session, scenarios, add));
     write(folder, &results)?;
-    Ok(chapter)
+    Ok(page)
 }
 
 /// Writes all files.
@@ -47,9 +47,12 @@ fn texts(results: &Results) -> Result<BTreeMap<String, String>> {
         let chart = chart::bars(part.title, &results.part(part)?.scenarios, part.chart?);
         Some((format!("{}.svg", part.name), chart))
     });
-    let page = ("README.md".to_owned(), page::page(&PARTS, results));
+    let pages = PARTS
+        .iter()
+        .filter_map(|part| Some((format!("{}.md", part.name), page::page(part, results.part(part)?))));
+    let introduction = ("README.md".to_owned(), page::introduction(&PARTS, results));
     let json = (FILE.to_owned(), results.json()?);
-    Ok(charts.chain([page, json]).collect())
+    Ok(charts.chain(pages).chain([introduction, json]).collect())
 }
 
 #[cfg(test)]
@@ -59,7 +62,7 @@ mod tests {
     use crate::variants;
 
     #[test]
-    fn page_and_charts_of_the_repository_are_made_from_its_json_file() {
+    fn pages_and_charts_of_the_repository_are_made_from_its_json_file() {
         let folder = workspace().join("docs/benchmarks");
         let texts = texts(&Results::read(&folder).unwrap()).unwrap();
         for (name, text) in &texts {

@@ -161,8 +161,8 @@ impl Measurement {
     fn measure(&self, part: &BenchPart) -> Result<()> {
         let scenarios = (part.measure)(&self.runtime, &self.effort)?;
         let session = self.session.clone();
-        let chapter = files::record(&self.folder, part, session, scenarios, self.add)?;
-        println!("{chapter}");
+        let page = files::record(&self.folder, part, session, scenarios, self.add)?;
+        println!("{page}");
         Ok(())
     }
 }

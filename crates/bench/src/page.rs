@@ -1,27 +1,23 @@
-//! The page of results: an introduction, and a chapter for each part.
+//! The pages of results: an introduction that lists the parts, and a page for each part.
 
 use crate::part::{BenchPart, verdict};
 use crate::results::{Measured, Results};
 use crate::scenario::Scenario;
 use std::fmt::Write;
 
-pub(crate) fn page(parts: &[BenchPart], results: &Results) -> String {
-    let mut page = include_str!("introduction.md").to_owned();
-    for part in parts {
-        if let Some(measured) = results.part(part) {
-            page.push('\n');
-            page += &chapter(part, measured);
-        }
-    }
-    page
+pub(crate) fn introduction(parts: &[BenchPart], results: &Results) -> String {
+    let measured = parts.iter().filter(|part| results.part(part).is_some());
+    let links = measured.map(|part| format!("- [{}]({}.md)\n", part.title, part.name));
+    let links: String = links.collect();
+    format!("{}\n{links}", include_str!("introduction.md"))
 }
 
 /// How a part was measured, its chart, and a table for each scenario.
-pub(crate) fn chapter(part: &BenchPart, measured: &Measured) -> String {
+pub(crate) fn page(part: &BenchPart, measured: &Measured) -> String {
     let BenchPart {
         name, title, method, ..
     } = part;
-    let mut text = format!("## {title}\n\n`--only {name}`: {method}\n");
+    let mut text = format!("# {title}\n\n`--only {name}`: {method}\n");
     for session in measured.sessions.iter().rev() {
         // Writing to a String cannot fail.
         let _ = write!(text, "\nMeasured {session}\n");
@@ -30,7 +26,7 @@ pub(crate) fn chapter(part: &BenchPart, measured: &Measured) -> String {
         let _ = write!(text, "\n![{title}: {figure}]({name}.svg)\n");
     }
     for scenario in &measured.scenarios {
-        let _ = write!(text, "\n### {}\n\n{}", scenario.title, table(part, scenario));
+        let _ = write!(text, "\n## {}\n\n{}", scenario.title, table(part, scenario));
     }
     text
 }

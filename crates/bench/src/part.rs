@@ -26,16 +26,21 @@ pub(crate) struct BenchPart {
 /// The highest value that a figure of a variant should have: the variant, the figure, for a ratio the other variant, and the value.
 pub(crate) type Aim = (&'static str, &'static str, Option<&'static str>, f64);
 
-/// The median decides. The result is noise if there was one round only, or if the rounds differ in it.
+/// The median decides. The result is noise if the rounds differ in it.
 pub(crate) fn verdict(at_most: f64, measured: &Spread) -> String {
-    let is_noise = measured.rounds < 2 || (measured.low <= at_most && at_most < measured.high);
     let reached = if measured.median <= at_most {
         "reached"
     } else {
         "missed"
     };
-    let noise = if is_noise { ", within noise" } else { "" };
-    format!("aim {at_most} {reached}{noise}")
+    let doubt = if measured.rounds < 2 {
+        ", one round"
+    } else if measured.low <= at_most && at_most < measured.high {
+        ", within noise"
+    } else {
+        ""
+    };
+    format!("aim {at_most} {reached}{doubt}")
 }
 
 /// How much to measure, and which binary.
@@ -87,7 +92,7 @@ mod tests {
         assert_eq!(verdict(&[1.1, 1.2]), "aim 1 missed");
         assert_eq!(verdict(&[0.8, 0.9]), "aim 1 reached");
         assert_eq!(verdict(&[0.8, 0.9, 1.1]), "aim 1 reached, within noise");
-        assert_eq!(verdict(&[0.8]), "aim 1 reached, within noise");
+        assert_eq!(verdict(&[0.8]), "aim 1 reached, one round");
         assert_eq!(verdict(&[1.0, 1.0]), "aim 1 reached");
         assert_eq!(verdict(&[1.0, 1.1, 1.1]), "aim 1 missed, within noise");
     }

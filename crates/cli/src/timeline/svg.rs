@@ -11,7 +11,11 @@ use super::title;
 use layout::{BAR, GAP, LEFT, LaneBox, Layout, RIGHT, WIDTH};
 use shapes::{bar, legend};
 
-const STYLE: &str = include_str!("svg/style.css");
+/// Rules that name their colours by CSS variables.
+const RULES: &str = include_str!("svg/rules.css");
+/// The variables.
+const LIGHT: &str = include_str!("svg/light.css");
+const DARK: &str = include_str!("svg/dark.css");
 /// Hatches, for readers who cannot tell the colours apart.
 const PATTERNS: &str = include_str!("svg/patterns.svg");
 const PAGE: &str = include_str!("page.html");
@@ -39,9 +43,10 @@ pub(crate) fn svg(timeline: &Timeline) -> String {
     let title = escaped(&title(timeline));
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height:.0}\" width=\"{WIDTH}\" \
-         height=\"{height:.0}\" role=\"img\" aria-label=\"{title}\" class=\"timeline\">\n<style>{STYLE}</style>\n{PATTERNS}\
+         height=\"{height:.0}\" role=\"img\" aria-label=\"{title}\" class=\"timeline\">\n<style>{}</style>\n{PATTERNS}\
          <rect class=\"paper\" width=\"{WIDTH}\" height=\"{height:.0}\"/>\n\
          <text class=\"title\" x=\"12\" y=\"22\">{title}</text>\n{legend}{}{}{}{notes}</svg>\n",
+        style(),
         axis(&layout, layout.top - 8.0),
         lanes(&layout, false),
         axis(&layout, layout.bottom + 16.0),
@@ -65,7 +70,7 @@ pub(crate) fn html(timeline: &Timeline) -> String {
     let hidden = "aria-hidden=\"true\"";
     let group = format!("role=\"group\" aria-label=\"{title}\"");
     let parts = [
-        ("style", format!("{STYLE}{PAGE_STYLE}")),
+        ("style", page_style()),
         ("title", title),
         ("key", picture(" key", legend_height, hidden, &legend)),
         ("axis", picture(" axis", AXIS, hidden, &axis(&layout, AXIS - 8.0))),
@@ -91,6 +96,29 @@ pub(crate) fn html(timeline: &Timeline) -> String {
         ("script", SCRIPT.to_owned()),
     ];
     filled(PAGE, &parts)
+}
+
+/// The style of a picture. Many programs draw a colour that is a CSS variable as black, so each variable is replaced.
+fn style() -> String {
+    let (light, dark) = (with_colours(LIGHT), with_colours(DARK));
+    format!("\n{light}@media (prefers-color-scheme: dark) {{\n{dark}}}\n")
+}
+
+fn with_colours(variables: &str) -> String {
+    let variables = variables
+        .split(';')
+        .filter_map(|variable| variable.trim().split_once(": "));
+    variables.fold(RULES.to_owned(), |rules, (name, colour)| {
+        rules.replace(&format!("var({name})"), colour)
+    })
+}
+
+/// The style of a page, on which a reader can choose between light and dark.
+fn page_style() -> String {
+    format!(
+        ":root {{ {LIGHT} }}\n@media (prefers-color-scheme: dark) {{ :root:not([data-theme=\"light\"]) {{ {DARK} }} }}\n\
+         :root[data-theme=\"dark\"] {{ {DARK} }}\n{RULES}{PAGE_STYLE}"
+    )
 }
 
 /// Replaces each `{{part}}` in one pass, so that the name of a run that looks like a part stays as it is.

@@ -24,6 +24,7 @@ mod cli_writes;
 mod cluster_upgrades;
 mod clusters_differ;
 mod docs_commands;
+mod docs_links;
 mod docs_pages;
 mod endings;
 mod events;

@@ -49,7 +49,7 @@ pub(crate) struct ClusterArgs {
     /// Namespace. Default: the one of the context.
     #[arg(short, long, global = true, help_heading = CLUSTER, value_name = "NAME")]
     pub(crate) namespace: Option<String>,
-    /// How long to wait for one answer of the API server: 5s, 1m. 0 waits for ever.
+    /// How long to wait for one answer of the API server: 5s, 1m. 0 means no limit.
     #[arg(long, global = true, help_heading = CLUSTER, default_value = "15s", value_parser = timeout, value_name = "DURATION")]
     pub(crate) request_timeout: Limit,
 }

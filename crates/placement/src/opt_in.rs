@@ -105,7 +105,7 @@ pub fn is_unknown(value: &str) -> bool {
 /// that are longer than 256 bytes.
 pub(crate) fn namespace_warning(namespace: &str) -> String {
     format!(
-        "Namespace {namespace}: label {} has an unknown value and opts no run in; correct it to \"\", {DEFAULT}, {} or {DECLINED}",
+        "Namespace {namespace}: label {} has an unknown value and no effect; correct it to \"\", {DEFAULT}, {} or {DECLINED}",
         keys::OPT_IN,
         Strategy::NAMES.join(", ")
     )

@@ -18,11 +18,11 @@ pub(crate) enum Verb {
     Wait(WaitArgs),
     /// List nodes with the runs that are on them.
     Nodes(NodesArgs),
-    /// Draw which run was on which node when, from what the API server still has.
+    /// Draw which run was on which node, and when, from what the API server still has.
     Timeline(TimelineArgs),
-    /// Examine the installation, or the cluster before it. Ends with exit code 1 if anything is bad.
+    /// Check the installation, or with --pre a cluster before the installation. Ends with exit code 1 if a finding is bad.
     Doctor(DoctorArgs),
-    /// Start a run that pod-affinity holds now, on any node, and opt it out.
+    /// Start a held run at once, on any node, and opt it out.
     Release(ReleaseArgs),
     /// Switch pod-affinity off, for a namespace or for the cluster.
     Disable(DisableArgs),
@@ -85,7 +85,7 @@ pub(crate) struct ListArgs {
     /// all labelled runs.
     #[arg(value_name = "RUN", num_args = 0..=2)]
     run: Vec<String>,
-    /// Of all namespaces.
+    /// List the runs of all namespaces.
     #[arg(short = 'A', long, conflicts_with = "namespace")]
     pub(crate) all_namespaces: bool,
     /// Only runs whose labels match: KEY=VALUE, KEY, !KEY, separated by commas.
@@ -94,16 +94,16 @@ pub(crate) struct ListArgs {
     /// Only runs whose fields match: metadata.name=NAME, metadata.namespace=NAME.
     #[arg(long, value_name = "QUERY")]
     pub(crate) field_selector: Option<String>,
-    /// Go on, and print a row whenever it changes.
+    /// Watch the runs, and print a row again whenever it changes.
     #[arg(short, long)]
     pub(crate) watch: bool,
     /// Column by which rows are sorted. Default: namespace and name.
     #[arg(long, value_enum, value_name = "COLUMN", conflicts_with = "watch")]
     pub(crate) sort_by: Option<Column>,
-    /// A table without the line of column names.
+    /// Print no line of column names.
     #[arg(long)]
     pub(crate) no_headers: bool,
-    /// How to print.
+    /// Output format.
     #[arg(short, long, value_enum, default_value_t = Output::Table, value_name = "FORMAT")]
     pub(crate) output: Output,
 }
@@ -138,7 +138,7 @@ pub(crate) struct ExplainArgs {
     /// Watch the run until it is done, and print the explanation again whenever it changes.
     #[arg(short, long)]
     pub(crate) watch: bool,
-    /// How to print.
+    /// Output format.
     #[arg(short, long, value_enum, default_value_t = Prose::Text, value_name = "FORMAT")]
     pub(crate) output: Prose,
 }
@@ -151,7 +151,7 @@ pub(crate) struct WaitArgs {
     /// What to wait for.
     #[arg(long = "for", value_enum, value_name = "WHAT")]
     pub(crate) condition: WaitCondition,
-    /// How long to wait at most: 30s, 5m. 0 waits for ever.
+    /// How long to wait at most: 30s, 5m. 0 means no limit.
     #[arg(long, default_value = "10m", value_parser = timeout, value_name = "DURATION")]
     pub(crate) timeout: Limit,
 }
@@ -184,10 +184,10 @@ pub(crate) struct NodesArgs {
     /// Only nodes whose labels match: KEY=VALUE, KEY, !KEY, separated by commas.
     #[arg(short = 'l', long, value_name = "QUERY")]
     pub(crate) selector: Option<String>,
-    /// A table without the line of column names.
+    /// Print no line of column names.
     #[arg(long)]
     pub(crate) no_headers: bool,
-    /// How to print.
+    /// Output format.
     #[arg(short, long, value_enum, default_value_t = Output::Table, value_name = "FORMAT")]
     pub(crate) output: Output,
 }
@@ -195,16 +195,16 @@ pub(crate) struct NodesArgs {
 /// The arguments of `timeline`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct TimelineArgs {
-    /// Of all namespaces.
+    /// Show the runs of all namespaces.
     #[arg(short = 'A', long, conflicts_with_all = ["namespace", "run"])]
     pub(crate) all_namespaces: bool,
     /// Only this PipelineRun, with its tasks: NAME, pr/NAME or NAMESPACE/NAME.
     #[arg(long, value_name = "RUN")]
     pub(crate) run: Option<String>,
-    /// How far back: 30m, 24h. 0 shows all that is left. Default: 1h; with --run, the time of the run.
+    /// How far back: 30m, 24h. 0 shows all that the API server still has. Default: 1h; with --run, the time of the run.
     #[arg(long, value_parser = timeout, value_name = "DURATION")]
     pub(crate) since: Option<Limit>,
-    /// How to print.
+    /// Output format.
     #[arg(short, long, value_enum, default_value_t = Picture::Text, value_name = "FORMAT")]
     pub(crate) output: Picture,
 }
@@ -228,13 +228,13 @@ pub(crate) enum Picture {
 /// The arguments of `doctor`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct DoctorArgs {
-    /// How to print.
+    /// Output format.
     #[arg(short, long, value_enum, default_value_t = Prose::Text, value_name = "FORMAT")]
     pub(crate) output: Prose,
-    /// Before an installation: examine the cluster, and what you may do to it.
+    /// Check a cluster before the installation: versions, settings of Tekton, and your permissions.
     #[arg(long)]
     pub(crate) pre: bool,
-    /// The least bad finding that makes the exit code 1.
+    /// The lowest level of a finding that makes the exit code 1.
     #[arg(long, value_enum, default_value_t = FailOn::Bad, value_name = "LEVEL")]
     pub(crate) fail_on: FailOn,
     /// Namespace of the installation.
@@ -257,7 +257,7 @@ pub(crate) enum FailOn {
 pub(crate) struct ReleaseArgs {
     #[command(flatten)]
     pub(crate) run: RunArgs,
-    /// Write nothing: client prints what would be done, server also has the API server check it.
+    /// Write nothing: client prints what would be done, and server lets the API server check it as well.
     #[arg(long, value_enum, default_value_t = DryRun::None, value_name = "WHERE")]
     pub(crate) dry_run: DryRun,
 }
@@ -275,7 +275,7 @@ pub(crate) struct DisableArgs {
     /// Namespace of the installation.
     #[arg(long, default_value = keys::NAMESPACE, value_name = "NAME")]
     pub(crate) install_namespace: String,
-    /// Write nothing: client prints what would be done, server also has the API server check it.
+    /// Write nothing: client prints what would be done, and server lets the API server check it as well.
     #[arg(long, value_enum, default_value_t = DryRun::None, value_name = "WHERE")]
     pub(crate) dry_run: DryRun,
 }
@@ -289,7 +289,7 @@ pub(crate) struct EnableArgs {
     /// Namespace of the installation.
     #[arg(long, default_value = keys::NAMESPACE, value_name = "NAME")]
     pub(crate) install_namespace: String,
-    /// Write nothing: client prints what would be done, server also has the API server check it.
+    /// Write nothing: client prints what would be done, and server lets the API server check it as well.
     #[arg(long, value_enum, default_value_t = DryRun::None, value_name = "WHERE")]
     pub(crate) dry_run: DryRun,
 }
@@ -323,7 +323,7 @@ pub(crate) struct VersionArgs {
     /// Namespace of the installation.
     #[arg(long, default_value = keys::NAMESPACE, value_name = "NAME")]
     pub(crate) install_namespace: String,
-    /// How to print.
+    /// Output format.
     #[arg(short, long, value_enum, default_value_t = Prose::Text, value_name = "FORMAT")]
     pub(crate) output: Prose,
 }

@@ -22,7 +22,7 @@ const ENABLE: &str = "Switch it on again: `kubectl pod-affinity enable -A`.";
 
 const RUNS_START: &str = "labelled runs start at once, without waiting for their node";
 const NO_AFFINITY: &str = "the pods of labelled runs get no affinity and land on any nodes";
-const NAMESPACE_IGNORED: &str = "the label of a Namespace opts no run in";
+const NAMESPACE_IGNORED: &str = "the label of a Namespace has no effect";
 
 /// Fields of a webhook without which the API server sends the wrong objects, or to the wrong Service.
 const REQUIRED: [(&str, &str); 7] = [

@@ -36,7 +36,7 @@ pub(super) fn labels(snapshot: &Snapshot) -> CheckResult {
         let names = list(&names, NAMED);
         NAMESPACES.warning(
             format!(
-                "Label {key} has an unknown value and opts no run in: {names}. Valid values are \"\", true, {values} and \
+                "Label {key} has an unknown value and no effect: {names}. Valid values are \"\", true, {values} and \
                  {DECLINED}."
             ),
             format!("`kubectl label namespace {first} --overwrite {key}=true`"),

@@ -52,7 +52,7 @@ fn the_reference_lists_each_flag_with_its_variable_and_its_default() {
         let row = row.unwrap_or_else(|| panic!("docs/reference.md has no row for {flag}"));
         assert_eq!(row[1], code(arg.get_env().unwrap().to_str().unwrap()), "{flag}");
         for default in arg.get_default_values() {
-            assert_eq!(row[3], code(default.to_str().unwrap()), "{flag}");
+            assert_eq!(row[2], code(default.to_str().unwrap()), "{flag}");
         }
     }
     let documented = named("Flags of the processes");

@@ -4,7 +4,7 @@
 use crate::support::harness::Test;
 use crate::support::kubectl::workspace;
 use crate::support::level::Level;
-use crate::support::pages::{EXECUTED, all_blocks, pages};
+use crate::support::pages::{EXECUTED, NOT_EXECUTED, all_blocks, pages};
 use std::fs;
 
 const SHELL: &str = "sh";
@@ -47,6 +47,18 @@ fn every_block_of_every_page_is_executed_by_a_test_or_says_that_it_is_not() {
             of_heading.all(|block| block.nightly == is_nightly),
             "{page}, {heading}: a block says that a nightly test executes it, if and only if this is so"
         );
+    }
+}
+
+#[e2e_test]
+fn every_block_that_is_not_executed_gives_the_reason() {
+    for page in pages() {
+        let text = fs::read_to_string(workspace().join(&page)).unwrap();
+        let marks = text.lines().map(str::trim);
+        for mark in marks.filter(|line| line.starts_with(NOT_EXECUTED)) {
+            let reason = mark.trim_start_matches(NOT_EXECUTED);
+            assert!(reason.starts_with(": ") && reason.len() > 10, "{page}: {mark}");
+        }
     }
 }
 

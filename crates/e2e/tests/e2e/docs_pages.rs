@@ -251,6 +251,22 @@ async fn completion_is_installed(bed: &Testbed) {
     assert!(completed.starts_with("doctor"), "{completed}");
 }
 
+/// With a CA of its own.
+#[e2e_test]
+fn the_certificate_of_the_page_is_valid_for_both_names_of_the_service() {
+    let folder = tempfile::tempdir().unwrap();
+    let ca = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout ca.key -subj /CN=ca -out ca.crt";
+    let verify = "openssl verify -CAfile ca.crt -purpose sslserver -verify_hostname $name tls.crt
+        openssl verify -CAfile ca.crt -purpose sslserver -verify_hostname $name.cluster.local tls.crt";
+    let commands = [ca, &block("certs/README.md", "## Your own CA"), verify].join("\n");
+    let output = Command::new("sh")
+        .args(["-euc", &commands])
+        .current_dir(&folder)
+        .output();
+    let verified = printed(&output.unwrap());
+    assert_eq!(verified.matches("tls.crt: OK").count(), 2, "{verified}");
+}
+
 #[e2e_test]
 fn the_kustomizations_on_the_page_about_operation_change_what_the_page_says() {
     let [label, links, address] = blocks("docs/operation.md", "### Alerts and dashboard")

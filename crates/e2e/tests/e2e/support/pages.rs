@@ -4,18 +4,23 @@ use super::kubectl::workspace;
 use std::fs;
 use std::path::Path;
 
-/// Lines of a block below this line are not executed.
-const NOT_EXECUTED: &str = "# not executed by a test";
+/// Lines of a block below this line are not executed. The reason follows.
+pub(crate) const NOT_EXECUTED: &str = "# not executed by a test";
 /// A block with this line is executed by a nightly test only.
 const NIGHTLY: &str = "# executed by a nightly test";
 
 /// Pages, headings, and the tests that execute the blocks between this heading and the next one.
-pub(crate) const EXECUTED: [(&str, &str, &str); 37] = [
+pub(crate) const EXECUTED: [(&str, &str, &str); 38] = [
     ("README.md", "# pod-affinity", PAGES),
     ("README.md", "## Install", PAGES),
     ("README.md", "## Install", SHIP),
     ("README.md", "## A first run", PAGES),
     ("certs/README.md", "## cert-manager", SHIP),
+    (
+        "certs/README.md",
+        "## Your own CA",
+        "docs_pages::the_certificate",
+    ),
     ("docs/authors.md", "## Put a run on one node", PAGES),
     ("docs/cli.md", "# The command line tool", PAGES),
     ("docs/cli.md", "### Shell completion", PAGES),

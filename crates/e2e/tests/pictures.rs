@@ -103,7 +103,10 @@ fn each_bar_of_each_chart_is_visible() {
         let svg = fs::read_to_string(&chart).unwrap();
         let found = colours(&svg);
         let fills = svg.split(" fill=\"#").skip(1);
-        let opaque = fills.filter_map(|rest| rest.split_once("\" fill-opacity=\"1\"/>").map(|(colour, _)| colour));
+        let opaque = fills.filter_map(|rest| {
+            rest.split_once("\" fill-opacity=\"1\"/>")
+                .map(|(colour, _)| colour)
+        });
         let opaque: Vec<_> = opaque.filter(|colour| colour.len() == 6).collect();
         assert!(opaque.len() > 1, "{}", chart.display());
         for colour in opaque {

@@ -102,12 +102,8 @@ async fn fragments_are_of_valid_objects(bed: &Testbed) {
         block("docs/plan.md", "### Caps"),
     ];
     let blocks = blocks.map(|block| parsed(&block).swap_remove(0));
-    let data = blocks
-        .iter()
-        .flat_map(|block| block["data"].as_object().unwrap());
-    let data: Vec<_> = data
-        .map(|(key, value)| (key.as_str(), value.as_str()))
-        .collect();
+    let data = blocks.iter().flat_map(|block| block["data"].as_object().unwrap());
+    let data: Vec<_> = data.map(|(key, value)| (key.as_str(), value.as_str())).collect();
     bed.configure(&data).await.unwrap();
     let nowhere = json!({"podTemplate": {"nodeSelector": {"nowhere": "true"}}});
     let run = RunSpec::new("default", "as-shown")

@@ -73,7 +73,7 @@ fn krews_manifest_meets_krews_rules() {
 #[test]
 fn the_documentation_fills_in_every_variable_of_krews_manifest() {
     let manifest = fs::read_to_string(here("krew.yaml")).unwrap();
-    let documentation = fs::read_to_string(here("../../docs/cli.md")).unwrap();
+    let documentation = fs::read_to_string(here("../../docs/releasing.md")).unwrap();
     let used: Vec<_> = manifest
         .match_indices("${")
         .map(|(at, _)| &manifest[at + 2..])

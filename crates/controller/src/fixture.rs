@@ -10,7 +10,7 @@ use crate::report::Report;
 use crate::waiting_pods::PodKey;
 use crate::watch::{self, Writers};
 use crate::write::Cluster;
-use crate::{foreign_events, nodes, placeholders, quotas, turns, waiting_pods};
+use crate::{foreign_events, nodes, placeholders, quotas, tekton_flags, turns, waiting_pods};
 use jiff::Timestamp;
 use kube::Client;
 use kube::runtime::watcher::Event;
@@ -284,6 +284,17 @@ impl Caches {
         let quota = json!({"metadata": {"namespace": "ns", "name": "tight"}, "spec": spec});
         let event = Event::Apply(serde_json::from_value(quota).unwrap());
         self.writers.quotas.take(event, quotas::quota);
+    }
+
+    /// Tekton's feature flags. Returns whether the mode changed.
+    pub(crate) fn set_coschedule(&mut self, mode: &str) -> bool {
+        let flags = json!({"metadata": {"name": "feature-flags"}, "data": {"coschedule": mode}});
+        let event = Event::Apply(serde_json::from_value(flags).unwrap());
+        !self
+            .writers
+            .tekton_flags
+            .take(event, tekton_flags::mode)
+            .is_empty()
     }
 
     /// A node, likewise.

@@ -2,6 +2,7 @@
 
 use crate::observe::Stores;
 use crate::placeholders::ObjectKey;
+use crate::tekton_flags::placing_mode;
 use jiff::Timestamp;
 use placement::keys;
 use placement::plan::PlaceholderPod;
@@ -76,6 +77,9 @@ impl Collector for Gauges {
         gauge("placeholders", help, integer(placeholders))?;
         let help = "Placeholder pods that have no node yet";
         gauge("placeholders_waiting", help, stores.map_or(0, waiting))?;
+        let places = stores.is_some_and(|stores| placing_mode(&stores.tekton_flags).is_some());
+        let help = "Whether Tekton's flag coschedule makes Tekton place the pods of all runs";
+        gauge("tekton_places_pods", help, places.into())?;
         let nodes = nodes(stores);
         let help = "Nodes that runs have, by strategy and by whether the run is done";
         nodes.encode(encoder.encode_descriptor("nodes", help, None, nodes.metric_type())?)
@@ -217,6 +221,14 @@ mod tests {
         for line in ["holds 3", "holds_over_cap 1", "holds_in_line 1"] {
             assert_line(&text, line);
         }
+    }
+
+    #[test]
+    fn a_mode_in_which_tekton_places_pods_shows() {
+        let mut caches = Caches::ready();
+        assert_line(&exposed(Some(&caches.stores)), "tekton_places_pods 0");
+        caches.set_coschedule("pipelineruns");
+        assert_line(&exposed(Some(&caches.stores)), "tekton_places_pods 1");
     }
 
     #[test]

@@ -32,6 +32,7 @@ mod report;
 mod run;
 #[cfg(test)]
 mod takeover_tests;
+mod tekton_flags;
 mod turns;
 mod volumes;
 mod waiting_pods;

@@ -8,6 +8,7 @@ use crate::index::Index;
 use crate::nodes::Nodes;
 use crate::placeholders::{ObjectKey, OfRun, run_of};
 use crate::quotas::{Quotas, cross_namespace_quota};
+use crate::tekton_flags::{TektonFlags, placing_mode};
 use crate::waiting_pods::{PodKey, WaitingPods, waiting_in};
 use jiff::Timestamp;
 use kube::runtime::reflector::{ObjectRef, Store};
@@ -45,6 +46,7 @@ pub(crate) struct Stores {
     pub(crate) nodes: Nodes,
     pub(crate) waiting: WaitingPods,
     pub(crate) quotas: Quotas,
+    pub(crate) tekton_flags: TektonFlags,
     /// About placeholders without a pod.
     pub(crate) failed_creates: Events,
     /// About unschedulable placeholders.
@@ -98,8 +100,8 @@ impl Stores {
         Ok(self.read(run, config.borrow().clone(), clock(), memory))
     }
 
-    /// Does not wait for the lists of events and quotas: an older `ClusterRole` may lack these rights, and no decision depends on a
-    /// single event.
+    /// Does not wait for the lists of events, quotas and feature flags: an older `ClusterRole` may lack these rights, and no decision
+    /// depends on a single event.
     async fn are_filled(&self) -> bool {
         self.sets.is_filled().await
             && self.pods.is_filled().await
@@ -140,6 +142,7 @@ impl Stores {
             turn: Turn::Now,
             invalid_template: memory.invalid_template,
             cross_namespace_quota: cross_namespace_quota(&self.quotas, &run.key.namespace),
+            placing_mode: placing_mode(&self.tekton_flags),
             failed_create: set.as_ref().and_then(|set| self.failed_create(&run.key, set)),
             autoscaler: pod.as_ref().and_then(|pod| self.autoscaler(&run.key, pod)),
             now,
@@ -157,19 +160,18 @@ impl Stores {
         clock: &Clock,
         memory: &impl Recall,
     ) -> Vec<Observation> {
-        let is_labelled = |run: &PipelineRun| {
-            run.metadata
-                .labels
-                .iter()
-                .flatten()
-                .any(|(key, _)| key == keys::OPT_IN)
-        };
         let labelled = self.runs.state_filter(is_labelled);
         let runs = labelled.iter().filter_map(|run| run.run());
         let active = runs.filter(|run| !run.done);
         active
             .map(|run| self.read(run, config.borrow().clone(), clock(), memory))
             .collect()
+    }
+
+    /// All labelled runs, done or not.
+    pub(crate) fn labelled_runs(&self) -> Vec<ObjectRef<PipelineRun>> {
+        let labelled = self.runs.state_filter(is_labelled);
+        labelled.iter().map(|run| ObjectRef::from_obj(&**run)).collect()
     }
 
     /// The nodes that are possible for the run, and on which no placeholder keeps the run away.
@@ -301,6 +303,11 @@ impl Stores {
             .filter_map(|((namespace, _), pod)| run_of(namespace, pod))
             .collect()
     }
+}
+
+fn is_labelled(run: &PipelineRun) -> bool {
+    let mut labels = run.metadata.labels.iter().flatten();
+    labels.any(|(key, _)| key == keys::OPT_IN)
 }
 
 #[cfg(test)]

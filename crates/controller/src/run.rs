@@ -39,6 +39,8 @@ const LAST_EVENTS: Duration = Duration::from_secs(3);
 pub struct Context {
     /// The client for the API server.
     pub client: Client,
+    /// The namespace of Tekton.
+    pub tekton_namespace: Shared<BoxFuture<'static, String>>,
     /// The API server's clock.
     pub clock: Clock,
     /// The active configuration. After a change, the controller reconciles all runs.
@@ -129,6 +131,7 @@ async fn control(
         client: context.client.clone(),
         metrics: context.metrics.clone(),
         stores: stores.clone(),
+        tekton_namespace: context.tekton_namespace.clone(),
     };
     let (for_gone, runs, for_relaxed) = (reconciler.clone(), stores.runs.clone(), reconciler.clone());
     let relaxed = move |uid: &str| for_relaxed.memory.with(uid, RunMemory::relaxed);

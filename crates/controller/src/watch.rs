@@ -12,8 +12,10 @@ use crate::metrics::Metrics;
 use crate::observe::Stores;
 use crate::placeholders::{self, ObjectKey, OfRun, run_of};
 use crate::quotas::QuotaState;
+use crate::tekton_flags::{self, WatchedFlags};
 use crate::waiting_pods::{self, PodKey};
 use crate::{foreign_events, nodes, pods, quotas};
+use futures::future::{BoxFuture, Shared};
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt, TryStreamExt, future, stream};
 use kube::runtime::reflector::{self, ObjectRef, store::Writer};
@@ -21,6 +23,7 @@ use kube::runtime::watcher::{self, Event};
 use kube::runtime::{WatchStreamExt, watcher::Config as Watch};
 use kube::{Api, Client, Resource};
 use placement::config::Config;
+use placement::coschedule::PlacingMode;
 use placement::keys;
 use placement::node::NodeFacts;
 use placement::plan::{Placeholder, PlaceholderPod, WaitingPod};
@@ -40,6 +43,7 @@ pub(crate) struct Writers {
     pub(crate) nodes: IndexWriter<String, NodeFacts>,
     pub(crate) waiting: IndexWriter<PodKey, OfRun<WaitingPod>>,
     pub(crate) quotas: IndexWriter<ObjectKey, QuotaState>,
+    pub(crate) tekton_flags: IndexWriter<String, PlacingMode>,
     pub(crate) failed_creates: IndexWriter<EventKey, ObservedEvent>,
     pub(crate) autoscalers: IndexWriter<EventKey, ObservedEvent>,
     pub(crate) rejected_tasks: IndexWriter<EventKey, ObservedEvent>,
@@ -56,6 +60,7 @@ pub(crate) fn stores() -> (Stores, Writers) {
     let (nodes, node_writer) = index();
     let (waiting, waiting_writer) = index();
     let (quotas, quota_writer) = index();
+    let (tekton_flags, flag_writer) = index();
     let (failed_creates, failed_create_writer) = index();
     let (autoscalers, autoscaler_writer) = index();
     let (rejected_tasks, rejected_task_writer) = index();
@@ -66,6 +71,7 @@ pub(crate) fn stores() -> (Stores, Writers) {
         nodes: node_writer,
         waiting: waiting_writer,
         quotas: quota_writer,
+        tekton_flags: flag_writer,
         failed_creates: failed_create_writer,
         autoscalers: autoscaler_writer,
         rejected_tasks: rejected_task_writer,
@@ -77,6 +83,7 @@ pub(crate) fn stores() -> (Stores, Writers) {
         nodes,
         waiting,
         quotas,
+        tekton_flags,
         failed_creates,
         autoscalers,
         rejected_tasks,
@@ -107,6 +114,8 @@ pub(crate) struct Watches {
     pub(crate) client: Client,
     pub(crate) metrics: Metrics,
     pub(crate) stores: Stores,
+    /// Resolves when the namespace of Tekton is known.
+    pub(crate) tekton_namespace: Shared<BoxFuture<'static, String>>,
 }
 
 impl Watches {
@@ -143,8 +152,10 @@ impl Watches {
                 }
             }),
         ];
-        let woken = stream::select_all(own.into_iter().chain(events).chain(others));
-        (self.runs(writers.runs, gone), woken)
+        let runs = self.runs(writers.runs, gone);
+        let flags = self.tekton_flags(writers.tekton_flags);
+        let woken = stream::select_all(own.into_iter().chain(events).chain(others).chain([flags]));
+        (runs, woken)
     }
 
     /// The watches of placeholders and of their pods.
@@ -215,6 +226,36 @@ impl Watches {
         &self,
         resource: &'static str,
         watch: Watch,
+        writer: IndexWriter<K, V>,
+        reduce: fn(&O) -> Option<Reduced<K, V>>,
+        woken: impl Fn(&Stores, &[(K, V)]) -> Vec<Trigger> + Send + 'static,
+    ) -> BoxStream<'static, Trigger>
+    where
+        O: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
+        K: Ord + Clone + Send + Sync + 'static,
+        V: Clone + PartialEq + Send + Sync + 'static,
+    {
+        let events = lists::watch(Api::all(self.client.clone()), watch);
+        self.follow(resource, events, writer, reduce, woken)
+    }
+
+    /// Watches Tekton's feature flags, as soon as the namespace of Tekton is known.
+    fn tekton_flags(&self, writer: IndexWriter<String, PlacingMode>) -> BoxStream<'static, Trigger> {
+        let client = self.client.clone();
+        let events = stream::once(self.tekton_namespace.clone()).flat_map(move |namespace| {
+            let maps: Api<WatchedFlags> = Api::namespaced(client.clone(), &namespace);
+            lists::watch(maps, tekton_flags::flags())
+        });
+        self.follow("configmaps", events, writer, tekton_flags::mode, |stores, _| {
+            stores.labelled_runs()
+        })
+    }
+
+    /// Fills the cache of one kind of object. Returns the runs that a change triggers.
+    fn follow<O, K, V>(
+        &self,
+        resource: &'static str,
+        events: impl Stream<Item = watcher::Result<Event<O>>> + Send + 'static,
         mut writer: IndexWriter<K, V>,
         reduce: fn(&O) -> Option<Reduced<K, V>>,
         woken: impl Fn(&Stores, &[(K, V)]) -> Vec<Trigger> + Send + 'static,
@@ -225,8 +266,7 @@ impl Watches {
         V: Clone + PartialEq + Send + Sync + 'static,
     {
         let stores = self.stores.clone();
-        let events = lists::watch(Api::all(self.client.clone()), watch).default_backoff();
-        report_errors(events, resource, self.metrics.clone())
+        report_errors(events.default_backoff(), resource, self.metrics.clone())
             .filter_map(|event| future::ready(event.ok()))
             .flat_map(move |event| stream::iter(woken(&stores, &writer.take(event, reduce))))
             .boxed()

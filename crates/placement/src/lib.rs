@@ -12,6 +12,7 @@ pub mod automatic_reserve;
 pub mod bounded;
 pub mod caps;
 pub mod config;
+pub mod coschedule;
 pub mod cross_namespace_quota;
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ mod reserves;
 
 use crate::attempts::Before;
 use crate::bounded::{BYTES, ENTRIES};
+use crate::coschedule::{FEATURE_FLAGS, PlacingMode};
 use crate::keys;
 use crate::names::RunKey;
 use crate::node::NodeOffer;
@@ -28,6 +29,7 @@ pub fn of_state(observed: &Observation, plan: &Plan) -> Vec<Note> {
     let mut notes: Vec<_> = plan.note.as_ref().map(ignored).into_iter().collect();
     notes.extend(observed.relaxed.then(relaxed));
     notes.extend(observed.run.over_limit.map(field_ignored));
+    notes.extend(observed.placing_mode.map(tekton_places_pods));
     notes.extend(of_decision(observed, &plan.decision));
     notes
 }
@@ -279,6 +281,15 @@ fn field_ignored(name: &str) -> Note {
         BYTES >> 10
     );
     note(Reason::FieldIgnored, text)
+}
+
+fn tekton_places_pods(mode: PlacingMode) -> Note {
+    let text = format!(
+        "Tekton's feature flag coschedule is {mode}: Tekton also binds the pods of each run to a node, and its affinity assistant and the \
+         placeholder of this run may get different nodes, where the tasks of this run cannot start. Set coschedule to workspaces in the \
+         ConfigMap {FEATURE_FLAGS} of Tekton, or remove the label of pod-affinity."
+    );
+    note(Reason::TektonPlacesPods, text)
 }
 
 /// The isolation of the run is resolved now, and a quota limits it.

@@ -20,6 +20,7 @@ use runtime::{
     server::SILENCE,
     server_clock::ServerClock,
     shutdown::Shutdown,
+    tekton_namespace::{self, TektonNamespace},
     versions,
 };
 use std::{future::pending, sync::Arc, time::Duration};
@@ -51,8 +52,11 @@ async fn serve(args: ControllerArgs, terms: Terms) -> anyhow::Result<()> {
         metrics.register_certificates(registry.prefixed());
     }
     let clock = ServerClock::default();
+    let client = client(&clock).await?;
+    let tekton_namespace = tekton_namespace::find(client.clone());
     let process = Process {
-        client: client(&clock).await?,
+        client,
+        tekton_namespace: tekton_namespace.clone(),
         clock,
         counts: controller::Metrics::register(registry.prefixed()),
         metrics,
@@ -62,7 +66,7 @@ async fn serve(args: ControllerArgs, terms: Terms) -> anyhow::Result<()> {
         args,
     };
     let admin_port = listen(&admin::PORT, process.args.admin.admin_listen).await?;
-    let checked = versions::check(process.client.clone());
+    let checked = versions::check(process.client.clone(), tekton_namespace);
     let candidate = candidacy(process, readiness.clone());
     tokio::select! {
         outcome = candidate => outcome,
@@ -78,6 +82,7 @@ struct Process {
     terms: Terms,
     identity: String,
     client: Client,
+    tekton_namespace: TektonNamespace,
     clock: ServerClock,
     counts: controller::Metrics,
     metrics: Leading,
@@ -190,6 +195,7 @@ impl Process {
     fn context(self, config: watch::Receiver<Arc<Config>>) -> controller::Context {
         let clock = self.clock;
         controller::Context {
+            tekton_namespace: self.tekton_namespace,
             client: self.client,
             clock: Arc::new(move || clock.now()),
             config,

@@ -1,12 +1,17 @@
 //! Requests to the API server: the parameters of all writes, and errors as one sentence.
 
 use kube::{
-    Error,
+    Error, Result,
     api::{PatchParams, PostParams},
     core::Status,
     runtime::watcher,
 };
 use placement::keys::FIELD_MANAGER;
+use std::time::Duration;
+use tokio::time::sleep;
+
+/// Pause between two attempts of [`read`]. Other parts of the process log connection errors.
+const PAUSE: Duration = Duration::from_secs(5);
 
 /// Parameters of a create or a replace. The API server records our field manager with each written field.
 pub(crate) fn post_params() -> PostParams {
@@ -19,6 +24,21 @@ pub(crate) fn post_params() -> PostParams {
 /// Parameters of a patch, with the same field manager.
 pub(crate) fn patch_params() -> PatchParams {
     PatchParams::apply(FIELD_MANAGER)
+}
+
+/// Retries until the API server responds. `None` if the request is forbidden (some hardened clusters) or finds no object.
+pub(crate) async fn read<T, F: Future<Output = Result<T>>>(
+    object: &str,
+    request: impl Fn() -> F,
+) -> Option<T> {
+    loop {
+        match request().await {
+            Ok(found) => return Some(found),
+            Err(Error::Api(status)) if status.is_forbidden() || status.is_not_found() => return None,
+            Err(error) => tracing::debug!(object, error = error_text(&error), "an object could not be read"),
+        }
+        sleep(PAUSE).await;
+    }
 }
 
 /// The error of a request. kube's own text repeats the whole `Status` after the message.

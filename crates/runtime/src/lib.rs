@@ -15,5 +15,6 @@ mod response_limit;
 pub mod server;
 pub mod server_clock;
 pub mod shutdown;
+pub mod tekton_namespace;
 pub mod tls;
 pub mod versions;

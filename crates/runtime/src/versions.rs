@@ -1,24 +1,19 @@
 //! Checks the versions of the API server and Tekton. An unsupported version is logged once, at the start.
 
-use crate::api;
+use crate::api::read;
+use crate::tekton_namespace::TektonNamespace;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::{Api, Client, Error, Result};
+use kube::{Api, Client};
 use placement::supported::{KUBERNETES, Supported, TEKTON, numbers};
 use std::future::pending;
-use std::time::Duration;
-use tokio::time::sleep;
 
-/// Pause between two attempts to read a version. Other parts of the process log connection errors.
-const PAUSE: Duration = Duration::from_secs(5);
-/// Tekton's default namespace. Tekton in another product may have another namespace; its version is then not checked.
-const TEKTON_NAMESPACE: &str = "tekton-pipelines";
 /// Tekton grants every user read access to this ConfigMap, so the `ClusterRole` of pod-affinity needs no rule for the ConfigMap.
 const TEKTON_INFO: &str = "pipelines-info";
 
 /// Logs a warning if this release was not tested with the version of Kubernetes or Tekton. Never returns.
-pub async fn check(client: Client) {
+pub async fn check(client: Client, tekton_namespace: TektonNamespace) {
     warn(&KUBERNETES, kubernetes(&client).await);
-    warn(&TEKTON, tekton(&client).await);
+    warn(&TEKTON, tekton(&client, &tekton_namespace.await).await);
     pending::<()>().await;
 }
 
@@ -35,8 +30,8 @@ async fn kubernetes(client: &Client) -> Option<String> {
     info.map(|info| info.git_version)
 }
 
-async fn tekton(client: &Client) -> Option<String> {
-    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), TEKTON_NAMESPACE);
+async fn tekton(client: &Client, namespace: &str) -> Option<String> {
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
     let info = read(TEKTON.name, || maps.get(TEKTON_INFO)).await?;
     // A development build has no version.
     info.data?
@@ -44,25 +39,10 @@ async fn tekton(client: &Client) -> Option<String> {
         .filter(|version| numbers(version).is_some())
 }
 
-/// Retries until the API server responds. `None` if the request is forbidden (some hardened clusters) or finds no object.
-async fn read<T, F: Future<Output = Result<T>>>(product: &str, request: impl Fn() -> F) -> Option<T> {
-    loop {
-        match request().await {
-            Ok(info) => return Some(info),
-            Err(Error::Api(status)) if status.is_forbidden() || status.is_not_found() => return None,
-            Err(error) => tracing::debug!(
-                product,
-                error = api::error_text(&error),
-                "a version could not be read"
-            ),
-        }
-        sleep(PAUSE).await;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tekton_namespace::DEFAULT;
     use serde_json::json;
     use testing::FakeApi;
 
@@ -91,7 +71,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_version_of_tekton_is_in_its_configmap() {
-        assert_eq!(tekton(&server().client()).await.as_deref(), Some("v1.8.0"));
+        assert_eq!(
+            tekton(&server().client(), DEFAULT).await.as_deref(),
+            Some("v1.8.0")
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -101,7 +84,7 @@ mod tests {
             api.script_failure(code, reason, "no");
             api.script_failure(code, reason, "no");
             assert_eq!(kubernetes(&api.client()).await, None);
-            assert_eq!(tekton(&api.client()).await, None);
+            assert_eq!(tekton(&api.client(), DEFAULT).await, None);
             assert_eq!(api.calls().len(), 2);
         }
     }

@@ -240,9 +240,9 @@ pub(crate) struct DoctorArgs {
     /// Namespace of the installation.
     #[arg(long, default_value = keys::NAMESPACE, value_name = "NAME")]
     pub(crate) install_namespace: String,
-    /// Namespace of Tekton Pipelines.
-    #[arg(long, default_value = "tekton-pipelines", value_name = "NAME")]
-    pub(crate) tekton_namespace: String,
+    /// Namespace of Tekton Pipelines. By default, the `CustomResourceDefinition` of `PipelineRuns` names it.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) tekton_namespace: Option<String>,
 }
 
 /// A finding that makes `doctor` fail.

@@ -5,6 +5,7 @@ use super::finding::{Check, CheckResult, Finding};
 use super::installation::INSTALLATION;
 use crate::admission::Mechanism;
 use crate::requests::RequestError;
+use placement::coschedule::{FEATURE_FLAGS, PlacingMode};
 use placement::supported::{KUBERNETES, OLDEST_WITH_POLICIES, Support, Supported, TEKTON, numbers};
 
 const FLAGS: Check = Check("tekton flags");
@@ -65,17 +66,20 @@ pub(super) fn flags(platform: &Platform) -> CheckResult {
     let set = |key: &str, value: &str| {
         let namespace = &platform.tekton_namespace;
         let patch = format!("{{\"data\":{{\"{key}\":\"{value}\"}}}}");
-        format!("`kubectl patch configmap -n {namespace} feature-flags --type=merge -p '{patch}'`")
+        format!("`kubectl patch configmap -n {namespace} {FEATURE_FLAGS} --type=merge -p '{patch}'`")
     };
-    let coschedule = match value("coschedule").unwrap_or("workspaces") {
-        mode @ ("pipelineruns" | "isolate-pipelinerun") => FLAGS.bad(
+    let coschedule = match PlacingMode::from_flags(&data) {
+        Some(mode) => FLAGS.bad(
             format!(
                 "coschedule is {mode}: Tekton pins every run of the cluster to a node by itself, labelled or not, and \
                  its assistant and our placeholder may end up on different nodes."
             ),
             set("coschedule", "workspaces"),
         ),
-        mode => FLAGS.ok(format!("coschedule is {mode}, which goes well with pod-affinity.")),
+        None => FLAGS.ok(format!(
+            "coschedule is {}, which goes well with pod-affinity.",
+            value("coschedule").unwrap_or("workspaces")
+        )),
     };
     let backoff = match value("enable-wait-exponential-backoff") {
         Some("true") => FLAGS

@@ -22,8 +22,10 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod};
 use kube::Resource;
 use kube::api::{ApiResource, GroupVersionKind, ListParams};
+use placement::coschedule::FEATURE_FLAGS;
 use placement::keys;
 use runtime::install;
+use runtime::tekton_namespace::{self, RunDefinition};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::fmt::Debug;
@@ -40,7 +42,7 @@ const ADMISSION_GROUP: &str = "admissionregistration.k8s.io";
 pub(crate) async fn snapshot(
     server: &Server,
     namespace: String,
-    tekton: String,
+    tekton: Option<String>,
     trial: String,
 ) -> RequestResult<Snapshot> {
     let now = server.clock().await?;
@@ -87,7 +89,11 @@ pub(crate) async fn snapshot(
 }
 
 /// Reads the cluster before an installation, and the rights of the user who installs.
-pub(crate) async fn pre(server: &Server, namespace: String, tekton: String) -> RequestResult<PreSnapshot> {
+pub(crate) async fn pre(
+    server: &Server,
+    namespace: String,
+    tekton: Option<String>,
+) -> RequestResult<PreSnapshot> {
     // An API server that does not answer is an error, and not a list of findings.
     server.clock().await?;
     let installation = Box::pin(installation(server, namespace, tekton)).await;
@@ -132,7 +138,7 @@ where
     server.reach(None).list(params).await
 }
 
-async fn installation(server: &Server, namespace: String, tekton: String) -> Installation {
+async fn installation(server: &Server, namespace: String, tekton: Option<String>) -> Installation {
     let namespaces = server.cluster::<Namespace>();
     let all = server.within::<Deployment>(&namespace);
     let (platform, found, deployments, admission) = join!(
@@ -150,7 +156,19 @@ async fn installation(server: &Server, namespace: String, tekton: String) -> Ins
     }
 }
 
-async fn platform(server: &Server, tekton_namespace: String) -> Platform {
+/// The namespace of Tekton in the definition of PipelineRuns. Without the right to read the definition, Tekton's default.
+async fn tekton_namespace(server: &Server) -> String {
+    let definitions = server.cluster::<RunDefinition>();
+    let definition = definitions.get(tekton_namespace::DEFINITION).await.ok().flatten();
+    let namespace = definition.and_then(RunDefinition::namespace);
+    namespace.unwrap_or_else(|| tekton_namespace::DEFAULT.to_owned())
+}
+
+async fn platform(server: &Server, tekton_namespace: Option<String>) -> Platform {
+    let tekton_namespace = match tekton_namespace {
+        Some(named) => named,
+        None => self::tekton_namespace(server).await,
+    };
     let runs = server.reach::<PipelineRun>(None).attributes("list", None);
     let policies = server.cluster_of(&admission_kind("MutatingAdmissionPolicy"));
     let policies = policies.attributes("list", None);
@@ -160,7 +178,7 @@ async fn platform(server: &Server, tekton_namespace: String) -> Platform {
         serves(server, runs, "tekton.dev/v1", "pipelineruns"),
         serves(server, policies, &policy_group, "mutatingadmissionpolicies"),
         get::<ConfigMap>(server, &tekton_namespace, "pipelines-info"),
-        get::<ConfigMap>(server, &tekton_namespace, "feature-flags")
+        get::<ConfigMap>(server, &tekton_namespace, FEATURE_FLAGS)
     );
     Platform {
         kubernetes,

@@ -3,6 +3,7 @@ use crate::api_error::Failure;
 use crate::fixture::{actions, at, enrolment, nothing, observed_pod, observed_set, planned, run, step_of};
 use kube::core::Status;
 use placement::automatic_reserve::{ExpectedRequests, Source};
+use placement::coschedule::PlacingMode;
 use placement::plan::{Action, IgnoreReason, Inputs, PlaceholderPod, PodChange, Unschedulable, plan};
 use placement::plan::{Event, ReleaseCause, Wait};
 use placement::requests::Operation;
@@ -94,6 +95,27 @@ fn the_event_of_a_run_whose_isolation_a_quota_limits_names_the_quota_and_the_rem
         reasons(&limited(Event::Enrolled)),
         ["Enrolled", "IsolationNarrowed"]
     );
+}
+
+#[test]
+fn the_event_of_a_run_whose_pods_tekton_places_names_the_mode_and_the_remedy() {
+    let observed = Observation {
+        placing_mode: Some(PlacingMode::IsolatePipelineRun),
+        ..nothing()
+    };
+    let told = notes(
+        &observed,
+        &planned(Decision::Wait(Wait::Settled)),
+        &Ok(Effect::Nothing),
+    );
+    assert_eq!(reasons(&told), ["TektonPlacesPods"]);
+    for words in [
+        "coschedule is isolate-pipelinerun",
+        "Set coschedule to workspaces",
+        "ConfigMap feature-flags",
+    ] {
+        assert!(told[0].text.contains(words), "{}", told[0].text);
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 use super::*;
 use crate::fixture::{Caches, at, clock, run, view};
 use crate::memory::Memory;
+use placement::coschedule::PlacingMode;
 use serde_json::{Value, json};
 
 #[tokio::test]
@@ -130,4 +131,37 @@ async fn the_configuration_is_the_one_in_force_now() {
         .await
         .unwrap();
     assert_eq!(*observed.config, changed);
+}
+
+#[tokio::test]
+async fn the_mode_in_which_tekton_places_pods_is_observed_as_long_as_the_flag_says_so() {
+    let mut caches = Caches::ready();
+    for (mode, changes, expected) in [
+        ("workspaces", false, None),
+        ("pipelineruns", true, Some(PlacingMode::PipelineRuns)),
+        ("isolate-pipelinerun", true, Some(PlacingMode::IsolatePipelineRun)),
+        ("disabled", true, None),
+    ] {
+        assert_eq!(caches.set_coschedule(mode), changes, "{mode}");
+        let (clock, memory) = (clock(), Memory::default());
+        let observed = caches
+            .stores
+            .observe(run(), &caches.config, &clock, &memory)
+            .await;
+        assert_eq!(observed.unwrap().placing_mode, expected);
+    }
+}
+
+#[test]
+fn all_labelled_runs_are_warned_of_a_change_of_the_flag() {
+    let mut caches = Caches::ready();
+    caches.add_held_run("build", "u1");
+    caches.add_held_run_with("unlabelled", "u2", &json!({"metadata": {"labels": null}}));
+    let names: Vec<_> = caches
+        .stores
+        .labelled_runs()
+        .into_iter()
+        .map(|run| run.name)
+        .collect();
+    assert_eq!(names, ["build"]);
 }

@@ -90,6 +90,7 @@ fn resource(line: &str) -> &'static str {
         "pods",
         "events",
         "resourcequotas",
+        "configmaps",
     ];
     watched
         .into_iter()
@@ -148,6 +149,7 @@ fn cluster_with(pod: Value) -> (Client, Arc<Mutex<Vec<String>>>, oneshot::Receiv
 fn context(client: Client, config: channel::Receiver<Arc<Config>>) -> Context {
     Context {
         client,
+        tekton_namespace: future::ready("tekton".to_owned()).boxed().shared(),
         clock: clock(),
         config,
         image: "image".into(),
@@ -186,12 +188,13 @@ async fn only_placeholders_and_waiting_pods_of_groups_are_watched_and_large_obje
         .iter()
         .filter(|line| line.starts_with("GET") && !line.contains("watch=true"))
         .collect();
-    assert_eq!(lists.len(), 9, "{lists:?}");
+    assert_eq!(lists.len(), 10, "{lists:?}");
     for line in lists {
         let expected = match resource(line) {
             "pipelineruns" => "/pipelineruns?&limit=100",
             "nodes" => "/nodes?&limit=100",
             "events" => "involvedObject.kind%3DTaskRun%2Creason%3DExceededResourceQuota&limit=100",
+            "configmaps" => "/namespaces/tekton/configmaps?&fieldSelector=metadata.name%3Dfeature-flags&",
             "resourcequotas" => "/resourcequotas?&limit=100",
             "failed creates" => "involvedObject.kind%3DStatefulSet%2Creason%3DFailedCreate&limit=100",
             "autoscaler events" => {

@@ -117,3 +117,26 @@ async fn a_waiting_run_gets_events_with_the_latest_messages_of_scheduler_and_aut
         started.elapsed()
     );
 }
+
+/// An operator of Tekton can reset the flag while runs exist.
+#[e2e_test]
+async fn a_labelled_run_is_warned_while_tekton_places_the_pods_of_runs_itself() {
+    let bed = fresh(2).await;
+    let run = RunSpec::new("default", "run")
+        .task("only", &[])
+        .opted_in("true")
+        .ending("hang");
+    create(&bed, &run).await;
+    until_event(&bed, &run, "Released").await;
+    assert!(
+        !reported(&bed, &run)
+            .await
+            .iter()
+            .any(|event| reason(event) == "TektonPlacesPods")
+    );
+    bed.feature_flags(&[("coschedule", "isolate-pipelinerun")])
+        .await
+        .unwrap();
+    let warning = until_event(&bed, &run, "TektonPlacesPods").await;
+    assert!(warning.contains("coschedule is isolate-pipelinerun"), "{warning}");
+}

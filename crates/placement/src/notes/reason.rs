@@ -61,6 +61,8 @@ pub enum Reason {
     FieldIgnored,
     /// The run is isolated only within its namespace.
     IsolationNarrowed,
+    /// Tekton itself binds the pods of runs to nodes.
+    TektonPlacesPods,
 }
 
 /// The reason and the text of an event on a run.
@@ -129,7 +131,7 @@ impl Reason {
                 warning("CreatePlaceholder", Never)
             }
             Self::NodeAssigned => normal("AssignNode", Always),
-            Self::AffinityRelaxed => warning("AssignNode", Never),
+            Self::AffinityRelaxed | Self::TektonPlacesPods => warning("AssignNode", Never),
             Self::Released => normal("Release", Always),
             Self::ReleaseRefused => warning("Release", LASTS),
             Self::MovedOff | Self::Moved | Self::MadeRoom => normal("Move", Always),

@@ -374,6 +374,7 @@ impl Scene {
             failed_create: self.failed_create.clone(),
             invalid_template: self.invalid_template.clone(),
             cross_namespace_quota: self.cross_namespace_quota.clone(),
+            placing_mode: None,
             autoscaler: self.autoscaler.clone(),
         }
     }

@@ -4,6 +4,7 @@
 
 use crate::attempts::Turn;
 use crate::config::Config;
+use crate::coschedule::PlacingMode;
 use crate::keys;
 use crate::node::selector::NodeRequirements;
 use crate::node::{NodeFacts, NodeState, untolerated};
@@ -57,6 +58,8 @@ pub struct Observation {
     pub invalid_template: Option<String>,
     /// The name of a quota that rejects pods with affinity terms across namespaces.
     pub cross_namespace_quota: Option<String>,
+    /// The mode of Tekton's flag `coschedule`, if Tekton places the pods of all runs.
+    pub placing_mode: Option<PlacingMode>,
     /// The message of an autoscaler's latest event about the placeholder's pod.
     pub autoscaler: Option<String>,
 }
@@ -214,6 +217,7 @@ impl Observation {
             failed_create: None,
             invalid_template: None,
             cross_namespace_quota: None,
+            placing_mode: None,
             autoscaler: None,
         }
     }

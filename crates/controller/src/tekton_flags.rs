@@ -1,0 +1,39 @@
+//! The watch of Tekton's feature flags. In two modes of the flag `coschedule`, Tekton itself places the pods of all runs, and each
+//! labelled run gets a warning. An operator can reset the flag at any time (tektoncd/pipeline#9174).
+
+use crate::index::{Index, Reduced};
+use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::runtime::watcher::Config as Watch;
+use placement::coschedule::{FEATURE_FLAGS, PlacingMode};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// The mode in which Tekton places pods, by the name of the ConfigMap. Empty in the other modes.
+pub(crate) type TektonFlags = Index<String, PlacingMode>;
+
+/// The ConfigMap of the flags, with the fields that this module reads.
+#[derive(kube::Resource, Clone, Debug, Default, Deserialize)]
+#[resource(inherit = ConfigMap)]
+#[serde(default)]
+pub(crate) struct WatchedFlags {
+    #[serde(deserialize_with = "tekton::metadata::read")]
+    metadata: ObjectMeta,
+    data: BTreeMap<String, String>,
+}
+
+/// The controller has the right to this ConfigMap only.
+pub(crate) fn flags() -> Watch {
+    Watch::default().fields(&format!("metadata.name={FEATURE_FLAGS}"))
+}
+
+/// Reduces the ConfigMap.
+pub(crate) fn mode(flags: &WatchedFlags) -> Option<Reduced<String, PlacingMode>> {
+    let name = flags.metadata.name.clone()?;
+    Some((name, PlacingMode::from_flags(&flags.data)))
+}
+
+/// The mode in which Tekton places pods.
+pub(crate) fn placing_mode(flags: &TektonFlags) -> Option<PlacingMode> {
+    flags.read().values().next().copied()
+}

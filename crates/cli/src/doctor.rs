@@ -8,6 +8,7 @@ mod finding;
 mod installation;
 pub(crate) mod manifests;
 mod namespaces;
+mod placeholder;
 mod platform;
 mod pre;
 pub(crate) mod read;
@@ -85,12 +86,17 @@ impl Snapshot {
             .unwrap_or(Mechanism::Webhook)
     }
 
-    /// The active configuration, as far as the ConfigMap can be read: the defaults if the ConfigMap is invalid.
+    /// The active configuration.
     fn config(&self) -> Config {
-        let map = self.config.as_ref().ok().and_then(Option::as_ref);
-        let data = map.and_then(|map| map.data.clone()).unwrap_or_default();
-        Config::parse(&data).unwrap_or_default()
+        config_of(&self.config)
     }
+}
+
+/// The defaults if the ConfigMap is absent, unread or invalid.
+fn config_of(map: &RequestResult<Option<ConfigMap>>) -> Config {
+    let map = map.as_ref().ok().and_then(Option::as_ref);
+    let data = map.and_then(|map| map.data.clone()).unwrap_or_default();
+    Config::parse(&data).unwrap_or_default()
 }
 
 /// The findings on an installation, check by check.

@@ -127,11 +127,11 @@ pub(super) async fn nodes(cluster: &Cluster, args: &NodesArgs) -> RequestResult<
 /// `doctor`.
 pub(super) async fn doctor(cluster: &Cluster, args: DoctorArgs) -> RequestResult<ExitCode> {
     let (namespace, tekton) = (args.install_namespace, args.tekton_namespace);
+    let trial = trial_namespace(cluster, &namespace);
     let findings = if args.pre {
-        let pre = Box::pin(doctor::read::pre(&cluster.server, namespace, tekton)).await?;
+        let pre = Box::pin(doctor::read::pre(&cluster.server, namespace, tekton, trial)).await?;
         doctor::pre_findings(&pre)
     } else {
-        let trial = trial_namespace(cluster, &namespace);
         let snapshot = doctor::read::snapshot(&cluster.server, namespace, tekton, trial);
         doctor::findings(&Box::pin(snapshot).await?)
     };

@@ -2,6 +2,7 @@
 
 use super::finding::{Check, CheckResult, Finding};
 use super::installation::INSTALLATION;
+use super::placeholder::{self, PlaceholderTrial};
 use super::rights::{Review, missing};
 use super::{Installation, platform};
 use crate::admission::{Admission, Mechanism};
@@ -18,6 +19,7 @@ pub(crate) struct PreSnapshot {
     pub(crate) creates: RequestResult<Vec<Review>>,
     /// The user's rights that the manifests give to ServiceAccounts.
     pub(crate) grants: RequestResult<Vec<Review>>,
+    pub(crate) placeholder: PlaceholderTrial,
 }
 
 /// The findings before an installation.
@@ -47,6 +49,7 @@ pub(crate) fn findings(pre: &PreSnapshot) -> Vec<Finding> {
     findings.extend(elsewhere(&pre.installation));
     findings.extend(place);
     findings.extend([mechanism, creates, grants]);
+    findings.extend(placeholder::findings(&pre.placeholder));
     findings
 }
 

@@ -5,7 +5,7 @@ use super::manifests::{self, Right};
 use super::pre::PreSnapshot;
 use super::rights::Review;
 use super::trial::{self, OtherMutators, Trial};
-use super::{Installation, Platform, Snapshot, platform};
+use super::{Installation, Platform, Snapshot, config_of, placeholder, platform};
 use crate::admission::{Admission, Compared, Mechanism, Policy};
 use crate::gather::{is_waiting_task, placeholders};
 use crate::requests::{RequestAttributes, RequestError, RequestResult, ResourceClient, Server};
@@ -88,11 +88,12 @@ pub(crate) async fn snapshot(
     Ok(Snapshot { renewed, ..snapshot })
 }
 
-/// Reads the cluster before an installation, and the rights of the user who installs.
+/// Reads the cluster before an installation, and the rights of the user who installs. The dry runs are made in the namespace `trial`.
 pub(crate) async fn pre(
     server: &Server,
     namespace: String,
     tekton: Option<String>,
+    trial: String,
 ) -> RequestResult<PreSnapshot> {
     // An API server that does not answer is an error, and not a list of findings.
     server.clock().await?;
@@ -100,14 +101,18 @@ pub(crate) async fn pre(
     let namespace = &installation.namespace;
     let mechanism = installation.admission.mechanism();
     let mechanism = mechanism.unwrap_or_else(|| platform::recommended(&installation.platform));
-    let (creates, grants) = join!(
+    let config = get::<ConfigMap>(server, namespace, install::CONFIG_MAP).await;
+    let config = config_of(&config);
+    let (creates, grants, placeholder) = join!(
         rights(server, namespace, manifests::installing(mechanism), Subject::User),
-        grants(server, namespace, mechanism)
+        grants(server, namespace, mechanism),
+        placeholder::read(server, trial, &config)
     );
     Ok(PreSnapshot {
         installation,
         creates,
         grants,
+        placeholder,
     })
 }
 

@@ -33,6 +33,7 @@ fn untouched() -> PreSnapshot {
         },
         creates: reviews(|_| true, manifests::installing(Mechanism::Policies)),
         grants: Ok(vec![]),
+        placeholder: placeholder::tests::trial(|_| {}),
     }
 }
 

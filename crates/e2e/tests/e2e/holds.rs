@@ -2,13 +2,14 @@
 
 use crate::support::SOON;
 use crate::support::controller::{has_group, until_reconciled};
+use crate::support::custom_runs::{custom_run, run_of_custom_task};
 use crate::support::events::until_event;
 use crate::support::objects::node_of;
 use crate::support::placeholders::{bound_placeholder, placeholder_name, sets, until_no_placeholder};
-use crate::support::runs::{bound_task, create, let_end, let_end_once_bound, nodes_of, run_of_custom_task};
+use crate::support::runs::{bound_task, create, let_end, let_end_once_bound, nodes_of};
 use crate::support::testbeds::{fresh, installed, kill_webhooks, start_controllers, stop_controllers};
-use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams};
-use kube::{Api, ResourceExt};
+use kube::ResourceExt;
+use kube::api::{DynamicObject, ListParams, Patch, PatchParams};
 use placement::keys;
 use serde_json::json;
 use testbed::runs::{self, RunSpec, State};
@@ -406,17 +407,8 @@ async fn a_release_that_tekton_rejects_is_reported_and_tried_again() {
 }
 
 /// Creates the run of the custom task of the root.
-async fn create_run_of_custom_task(bed: &Testbed, root: &DynamicObject) -> RunSpec {
-    let client = bed.client().await.unwrap();
-    let gvk = GroupVersionKind::gvk("tekton.dev", "v1beta1", "CustomRun");
-    let resource = ApiResource::from_gvk_with_plural(&gvk, "customruns");
-    let custom_runs: Api<DynamicObject> = Api::namespaced_with(client, "default", &resource);
-    let found = bed.until("the custom task to exist", SOON, async || {
-        let listed = custom_runs.list(&ListParams::default()).await;
-        let listed = listed.map_err(|error| error.to_string())?;
-        listed.items.into_iter().next().ok_or_else(|| "none".to_owned())
-    });
-    let custom_run = found.await.unwrap();
+async fn create_run_of_custom_task(bed: &Testbed, spec: &RunSpec, root: &DynamicObject) -> RunSpec {
+    let custom_run = custom_run(bed, spec, "loop").await.unwrap();
     assert_eq!(custom_run.labels()[keys::GROUP], root.uid().unwrap());
     let inner = run_of_custom_task(&custom_run, "inner");
     create(bed, &inner).await;
@@ -436,7 +428,7 @@ async fn a_run_that_a_custom_task_creates_follows_its_root() {
         .opted_in("true")
         .lasting("1s");
     let root = create(bed, &spec).await;
-    let inner = create_run_of_custom_task(bed, &root).await;
+    let inner = create_run_of_custom_task(bed, &spec, &root).await;
     bed.until_succeeded(&inner, SOON).await.unwrap();
     let members = ListParams::default().labels(&format!("{}={}", keys::GROUP, root.uid().unwrap()));
     let pods = crate::support::placeholders::pods(&bed.client().await.unwrap(), "default");

@@ -14,6 +14,7 @@ extern crate e2e_macros;
 
 mod auto_reserve;
 mod autoscalers;
+mod autoscalers_want_nodes;
 mod caps;
 mod cli_doctor;
 mod cli_explain;

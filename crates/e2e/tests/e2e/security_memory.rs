@@ -5,7 +5,6 @@ use crate::support::SOON;
 use crate::support::events::until_event;
 use crate::support::runs::create;
 use crate::support::testbeds::{fresh, start_controllers, stop_controllers};
-use kube::Client;
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -65,7 +64,8 @@ fn node_affinity() -> Value {
 }
 
 /// Runs that their user holds: Tekton does not start them, and the controller caches them.
-async fn create_large_runs(client: &Client, namespace: &str, (count, bytes): (usize, usize)) {
+async fn create_large_runs(bed: &Testbed, namespace: &str, (count, bytes): (usize, usize)) {
+    let client = bed.client().await.unwrap();
     for number in 0..count {
         let template = match number {
             WORST_TEMPLATES.. => json!({}),
@@ -74,7 +74,16 @@ async fn create_large_runs(client: &Client, namespace: &str, (count, bytes): (us
         };
         let run = large(namespace, &format!("large-{number}"), &template, bytes);
         let run = run.spec("status", json!("PipelineRunPending"));
-        run.create(client).await.unwrap();
+        // etcd can need longer for hundreds of such runs than the API server waits. A repeated request finds the stored run.
+        bed.until(format!("{} to be stored", run.name()), SOON, async || {
+            match run.create(&client).await {
+                Ok(_) => Ok(()),
+                Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
+                Err(error) => Err(error.to_string()),
+            }
+        })
+        .await
+        .unwrap();
     }
 }
 
@@ -94,7 +103,7 @@ async fn run_beside(large_runs: (usize, usize)) {
     let usual = hold(bed, "usual").await;
     let memory = peak(bed, Part::Controller);
     let namespace = bed.namespace("large").await.unwrap();
-    create_large_runs(&client, &namespace, large_runs).await;
+    create_large_runs(bed, &namespace, large_runs).await;
     stop_controllers(bed);
     start_controllers(bed).await;
     let beside_many = hold(bed, "beside-many").await;

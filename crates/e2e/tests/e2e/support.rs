@@ -10,6 +10,8 @@ pub(crate) mod cert_manager;
 pub(crate) mod cli;
 /// Waits until the controller has read a configuration or handled a run.
 pub(crate) mod controller;
+/// Custom tasks, which a test ends.
+pub(crate) mod custom_runs;
 /// Events on a run.
 pub(crate) mod events;
 /// A CSI driver that attaches block volumes and creates zonal volumes.

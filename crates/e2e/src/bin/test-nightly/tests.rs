@@ -10,7 +10,7 @@ const fn nightly(title: &'static str, command: &'static str) -> Nightly {
     Nightly { title, command }
 }
 
-pub(crate) const NIGHTLY: [Nightly; 16] = [
+pub(crate) const NIGHTLY: [Nightly; 17] = [
     nightly(
         "policies under load: a switch from the webhook and back, killed API servers",
         "cargo test --test e2e -- policies_switch policies_lose",
@@ -47,6 +47,10 @@ pub(crate) const NIGHTLY: [Nightly; 16] = [
     nightly(
         "hundreds of large runs beside an ordinary run",
         "cargo test --test e2e -- hundreds_of_runs_of_the_worst",
+    ),
+    nightly(
+        "nodes that Karpenter wants while runs use or get them",
+        "cargo test --test e2e -- autoscalers_want_nodes",
     ),
     nightly(
         "the cost of a testbed's reduced settings",

@@ -4,15 +4,13 @@ use super::condition::Condition;
 use super::manifest::{GAP, OWNER};
 use super::pair::{Pair, Variant};
 use crate::support::SOON;
+use crate::support::custom_runs::{custom_run, end_custom_run, run_of_custom_task};
 use crate::support::kubectl::kubectl;
 use crate::support::objects::{cordon, uncordon};
 use crate::support::placeholders::{placeholder_name, pods};
-use crate::support::runs::{create, run_of_custom_task};
-use jiff::Timestamp;
+use crate::support::runs::create;
 use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
-use kube::core::GroupVersionKind;
-use kube::{Client, ResourceExt};
+use kube::api::{Api, DeleteParams, DynamicObject, PostParams};
 use placement::keys;
 use serde_json::json;
 use std::time::Duration;
@@ -81,7 +79,7 @@ async fn first_node(bed: &Testbed, run: &RunSpec) -> Result<String> {
 
 /// Waits until the first task has ended, disrupts the node, and lets the second task begin.
 async fn in_the_gap(bed: &Testbed, pair: &Pair, run: &RunSpec) -> Result<()> {
-    let gap = custom_run(bed, run).await?;
+    let gap = custom_run(bed, run, GAP).await?;
     let node = first_node(bed, run).await?;
     if pair.condition == Condition::CordonedBetween {
         cordon(bed, &node).await;
@@ -94,40 +92,14 @@ async fn in_the_gap(bed: &Testbed, pair: &Pair, run: &RunSpec) -> Result<()> {
 
 /// Creates a run for the custom task of this run, as the controllers of such tasks do, and ends the custom task with the run.
 async fn execute_custom_task(bed: &Testbed, run: &RunSpec) -> Result<()> {
-    let custom_run = custom_run(bed, run).await?;
-    let inner = run_of_custom_task(&custom_run, &format!("{}-inner", run.name()));
+    let custom_run = custom_run(bed, run, GAP).await?;
+    let mut inner = run_of_custom_task(&custom_run, &format!("{}-inner", run.name()));
+    // Only pods with the toleration of the pair can use the node of the pair, where the volume can be.
+    inner.manifest["spec"]["taskRunTemplate"] = run.manifest["spec"]["taskRunTemplate"].clone();
     create(bed, &inner).await;
     let is_over = |run: &DynamicObject| runs::state(run).is_over();
     let inner = bed.until_run(&inner, "to end", SOON, is_over).await?;
     end_custom_run(bed, &custom_run, runs::state(&inner) == State::Succeeded).await
-}
-
-fn custom_runs(client: Client, namespace: &str) -> Api<DynamicObject> {
-    let kind = GroupVersionKind::gvk("tekton.dev", "v1beta1", "CustomRun");
-    Api::namespaced_with(client, namespace, &ApiResource::from_gvk(&kind))
-}
-
-/// Waits until Tekton has created the CustomRun of the run.
-async fn custom_run(bed: &Testbed, run: &RunSpec) -> Result<DynamicObject> {
-    let custom_runs = custom_runs(bed.client().await?, run.namespace());
-    let name = format!("{}-{GAP}", run.name());
-    bed.until(format!("{name} to begin"), SOON, async || {
-        custom_runs.get(&name).await.map_err(|error| error.to_string())
-    })
-    .await
-}
-
-async fn end_custom_run(bed: &Testbed, custom_run: &DynamicObject, succeeded: bool) -> Result<()> {
-    let status = if succeeded { "True" } else { "False" };
-    let now = Timestamp::now().to_string();
-    let over = json!({"type": "Succeeded", "status": status, "reason": "Over", "lastTransitionTime": now});
-    let done = Patch::Merge(json!({"status": {"conditions": [over]}}));
-    let namespace = custom_run.namespace().unwrap_or_default();
-    custom_runs(bed.client().await?, &namespace)
-        .patch_status(&custom_run.name_any(), &PatchParams::default(), &done)
-        .await
-        .unwrap();
-    Ok(())
 }
 
 /// Waits until the node has the taint that keeps pods away.

@@ -3,6 +3,7 @@
 use super::condition::Condition;
 use super::pair::{Pair, Storage, Variant};
 use super::place::{Place, ZONE};
+use crate::support::custom_runs::with_custom_task;
 use crate::support::fake_csi::{IMMEDIATE, WITH_THE_FIRST_POD};
 use crate::support::pvcs::with_workspace_of;
 use placement::keys;
@@ -133,7 +134,7 @@ fn special(pair: &Pair, run: RunSpec) -> RunSpec {
         Condition::AlternatingZones => run.spec("taskRunSpecs", alternating(pair.length)),
         Condition::FailsOnce => run.ending("fail-once"),
         Condition::Fails => run.ending("fail"),
-        _ if pair.condition.has_custom_task() => with_gap(run),
+        _ if pair.condition.has_custom_task() => with_custom_task(run, GAP, &["first"]),
         _ => run,
     }
 }
@@ -143,15 +144,6 @@ fn alternating(length: usize) -> Value {
     let zones = [Place::Anywhere, Place::Zone].map(Place::zone);
     let spec = |(number, task)| json!({"pipelineTaskName": task, "podTemplate": {"nodeSelector": {ZONE: zones[number % 2]}}});
     MOUNTING.iter().take(1 + length).enumerate().map(spec).collect()
-}
-
-/// Tekton creates a CustomRun for the task, and waits until another controller, here the test, ends it.
-fn with_gap(mut run: RunSpec) -> RunSpec {
-    let kind = json!({"apiVersion": "testbed.example.com/v1", "kind": "Gap", "name": GAP});
-    let gap = json!({"name": GAP, "runAfter": ["first"], "taskRef": kind});
-    let tasks = run.manifest["spec"]["pipelineSpec"]["tasks"].as_array_mut();
-    tasks.unwrap().push(gap);
-    run
 }
 
 fn labelled(pair: &Pair, variant: Variant, mut run: RunSpec) -> RunSpec {

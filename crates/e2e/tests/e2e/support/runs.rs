@@ -255,18 +255,3 @@ async fn a_pod_that_tekton_creates_from_an_older_annotation_ends_with_its_run() 
     .await
     .unwrap();
 }
-
-/// The run that the controller of a custom task creates: with the labels of the custom task, which has those of its run.
-pub(crate) fn run_of_custom_task(custom_run: &DynamicObject, name: &str) -> RunSpec {
-    let namespace = custom_run.namespace().unwrap();
-    let mut run = RunSpec::new(&namespace, name)
-        .task("left", &[])
-        .task("right", &[]);
-    let metadata = &mut run.manifest["metadata"];
-    metadata["labels"] = json!(custom_run.labels());
-    metadata["ownerReferences"] = json!([{
-        "apiVersion": "tekton.dev/v1beta1", "kind": "CustomRun", "name": custom_run.name_any(), "uid": custom_run.uid(),
-        "controller": true,
-    }]);
-    run
-}

@@ -1,0 +1,202 @@
+//! Autoscalers that want a node which a run uses, or gets at this moment: a node that another run left, the node of a run between two
+//! tasks, a node that expires, and a spot node before its interruption.
+
+use crate::autoscalers::{Autoscaler, bed, delete_runs, until_left};
+use crate::support::SOON;
+use crate::support::custom_runs::{custom_run, end_custom_run, with_custom_task};
+use crate::support::events::reasons;
+use crate::support::objects::{node_of, patch_node};
+use crate::support::runs::{bound_task, create, let_end, let_task_end, nodes_of};
+use crate::support::testbeds::fresh;
+use futures::future::join_all;
+use k8s_openapi::api::core::v1::Node;
+use kube::Client;
+use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams};
+use placement::keys;
+use serde_json::{Value, json};
+use std::time::Duration;
+use testbed::Testbed;
+use testbed::runs::{self, RunSpec, State};
+use tokio::time::sleep;
+
+/// Runs that get the node of an earlier run.
+const HAND_OVERS: usize = 200;
+/// Sequences of runs at the same time.
+const SEQUENCES: usize = 5;
+/// The longest pause between two runs of a sequence: longer than Karpenter's consolidateAfter.
+const LONGEST_PAUSE: Duration = Duration::from_secs(3);
+/// The longest time until a run ends, with the time for several nodes.
+const LONGEST_RUN: Duration = Duration::from_secs(180);
+/// More CPU than the fixed nodes have, so that only nodes of the autoscaler fit.
+const CPU: &str = "3";
+
+/// Changes the only NodePool.
+async fn configure_pool(client: &Client, spec: Value) {
+    let pools: Api<DynamicObject> = Api::all_with(client.clone(), &kind("NodePool"));
+    let spec = Patch::Merge(json!({"spec": spec}));
+    pools
+        .patch("default", &PatchParams::default(), &spec)
+        .await
+        .unwrap();
+}
+
+fn kind(kind: &str) -> ApiResource {
+    ApiResource::from_gvk(&GroupVersionKind::gvk("karpenter.sh", "v1", kind))
+}
+
+fn large(name: &str, tasks: &[&str]) -> RunSpec {
+    let size = json!({"cpu": CPU});
+    let one_more = |run: RunSpec, task: &&str| run.sized_task(task, &[], &size);
+    let run = tasks.iter().fold(RunSpec::new("default", name), one_more);
+    run.annotation(keys::RESERVE, &format!("cpu={CPU}"))
+}
+
+/// The placeholder alone keeps the node, longer than the autoscaler needs to remove the empty node of another run.
+async fn keeps_the_node_between_two_tasks(autoscaler: Autoscaler) {
+    let bed = bed(autoscaler).await;
+    let run = with_custom_task(large("run", &["first"]), "gap", &["first"]);
+    let run = run.sized_task("last", &["gap"], &json!({"cpu": CPU}));
+    let run = run.opted_in("true").lasting("1s");
+    create(&bed, &run).await;
+    let gap = custom_run(&bed, &run, "gap").await.unwrap();
+    let other = large("other", &["only"]).opted_in("true").lasting("1s");
+    create(&bed, &other).await;
+    bed.until_succeeded(&other, SOON).await.unwrap();
+    until_left(&bed, 1).await;
+    end_custom_run(&bed, &gap, true).await.unwrap();
+    bed.until_succeeded(&run, SOON).await.unwrap();
+    assert_eq!(nodes_of(&bed, &run).await.len(), 1);
+    delete_runs(&bed).await;
+    until_left(&bed, 0).await;
+}
+
+#[e2e_test(autoscaler, second)]
+async fn the_cluster_autoscaler_keeps_the_node_of_a_run_between_two_tasks() {
+    keeps_the_node_between_two_tasks(Autoscaler::Cluster).await;
+}
+
+#[e2e_test(autoscaler, second)]
+async fn karpenter_keeps_the_node_of_a_run_between_two_tasks() {
+    keeps_the_node_between_two_tasks(Autoscaler::Karpenter).await;
+}
+
+/// Karpenter taints an expired node, and waits for the pods that must not be disrupted.
+#[e2e_test(nightly, autoscaler)]
+async fn a_run_on_a_node_that_expires_ends_its_task_there_and_continues_on_another_node() {
+    let bed = bed(Autoscaler::Karpenter).await;
+    let client = bed.client().await.unwrap();
+    configure_pool(&client, json!({"template": {"spec": {"expireAfter": "20s"}}})).await;
+    let size = json!({"cpu": CPU});
+    let run = large("run", &["first"]).sized_task("last", &["first"], &size);
+    let run = run.opted_in("true").ending("hang");
+    create(&bed, &run).await;
+    let first = node_of(&bound_task(&bed, &run, "first").await);
+    until_tainted(&bed, &client, &first).await;
+    configure_pool(&client, json!({"template": {"spec": {"expireAfter": "Never"}}})).await;
+    let_end(&bed, &run).await;
+    bed.until_succeeded(&run, SOON).await.unwrap();
+    let last = node_of(&bound_task(&bed, &run, "last").await);
+    assert_ne!(first, last);
+    let reported = reasons(&client, &run).await;
+    assert_eq!(
+        reported.iter().filter(|reason| *reason == "MovedOff").count(),
+        1,
+        "{reported:?}"
+    );
+}
+
+async fn until_tainted(bed: &Testbed, client: &Client, node: &str) {
+    let nodes: Api<Node> = Api::all(client.clone());
+    bed.until(format!("Karpenter to taint {node}"), SOON, async || {
+        let node = nodes.get(node).await.map_err(|error| error.to_string())?;
+        let taints = node.spec.and_then(|spec| spec.taints).unwrap_or_default();
+        let is_disrupted = taints.iter().any(|taint| taint.key == "karpenter.sh/disrupted");
+        is_disrupted.then_some(()).ok_or_else(|| format!("{taints:?}"))
+    })
+    .await
+    .unwrap();
+}
+
+/// AWS's termination handler adds this taint two minutes before the interruption.
+#[e2e_test]
+async fn a_run_leaves_a_spot_node_before_its_interruption_when_its_task_has_ended() {
+    let bed = fresh(2).await;
+    let run = RunSpec::new("default", "run")
+        .task("first", &[])
+        .task("last", &["first"]);
+    let run = run.opted_in("true").ending("hang");
+    create(&bed, &run).await;
+    let first = node_of(&bound_task(&bed, &run, "first").await);
+    let taint = json!([{"key": "aws-node-termination-handler/spot-itn", "effect": "NoSchedule"}]);
+    patch_node(&bed, &first, json!({"spec": {"taints": taint}})).await;
+    let_task_end(&bed, &run, "first").await;
+    let last = node_of(&bound_task(&bed, &run, "last").await);
+    assert_ne!(first, last);
+    let_end(&bed, &run).await;
+    bed.until_succeeded(&run, SOON).await.unwrap();
+}
+
+/// The ends of some runs.
+#[derive(Debug, Default)]
+struct Ends {
+    succeeded: usize,
+    /// A task had started on a node that Karpenter removed.
+    lost: usize,
+    moved: usize,
+}
+
+#[e2e_test(nightly, autoscaler)]
+async fn two_hundred_hand_overs_beside_karpenters_consolidation_lose_no_run_that_has_not_started() {
+    let bed = bed(Autoscaler::Karpenter).await;
+    let client = bed.client().await.unwrap();
+    configure_pool(&client, json!({"disruption": {"consolidateAfter": "1s"}})).await;
+    for labelled in [false, true] {
+        let sequences = (0..SEQUENCES).map(|number| sequence(&bed, &client, labelled, number));
+        let ends = join_all(sequences).await;
+        let all = ends.into_iter().fold(Ends::default(), |all, ends| Ends {
+            succeeded: all.succeeded + ends.succeeded,
+            lost: all.lost + ends.lost,
+            moved: all.moved + ends.moved,
+        });
+        println!("{HAND_OVERS} hand-overs beside Karpenter's consolidation, labelled: {labelled}: {all:?}");
+        assert_eq!(all.succeeded + all.lost, HAND_OVERS);
+    }
+}
+
+/// Runs one after another, with pauses around the moment in which Karpenter removes the empty node.
+async fn sequence(bed: &Testbed, client: &Client, labelled: bool, number: usize) -> Ends {
+    let mut ends = Ends::default();
+    for index in 0..HAND_OVERS / SEQUENCES {
+        let run = large(&format!("run-{labelled}-{number}-{index}"), &["only"]).lasting("1s");
+        let run = if labelled { run.opted_in("true") } else { run };
+        create(bed, &run).await;
+        let is_over = |run: &DynamicObject| runs::state(run).is_over();
+        let ended = bed.until_run(&run, "to end", LONGEST_RUN, is_over).await.unwrap();
+        match runs::state(&ended) {
+            State::Succeeded => ends.succeeded += 1,
+            state => {
+                let tasks = started_tasks(client, &run).await;
+                println!(
+                    "{} ended as {state:?}; tasks that had started: {tasks}",
+                    run.name()
+                );
+                assert!(tasks > 0, "{ended:?}");
+                ends.lost += 1;
+            }
+        }
+        let reported = reasons(client, &run).await;
+        ends.moved += reported.iter().filter(|reason| *reason == "MovedOff").count();
+        sleep(LONGEST_PAUSE.mul_f64(fastrand::f64())).await;
+    }
+    ends
+}
+
+/// The number of tasks of the run whose step had started.
+async fn started_tasks(client: &Client, run: &RunSpec) -> usize {
+    let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("tekton.dev", "v1", "TaskRun"));
+    let tasks: Api<DynamicObject> = Api::namespaced_with(client.clone(), run.namespace(), &kind);
+    let of_run = ListParams::default().labels(&format!("{}={}", runs::RUN_LABEL, run.name()));
+    let tasks = tasks.list(&of_run).await.unwrap().items;
+    let has_started = |task: &&DynamicObject| !task.data["status"]["steps"].is_null();
+    tasks.iter().filter(has_started).count()
+}

@@ -51,6 +51,7 @@ impl Testbed {
             Part::Kwok
             | Part::ClusterAutoscaler
             | Part::Karpenter
+            | Part::Kueue
             | Part::Registry
             | Part::Prometheus
             | Part::RealNode

@@ -21,6 +21,7 @@ mod go;
 mod guard;
 pub mod karpenter;
 mod kubeconfig;
+mod kueue;
 pub mod kwok;
 mod namespace;
 mod options;

@@ -40,6 +40,8 @@ pub enum Part {
     ClusterAutoscaler,
     /// Karpenter.
     Karpenter,
+    /// Kueue.
+    Kueue,
     /// The OCI registry.
     Registry,
     /// Prometheus.
@@ -64,6 +66,7 @@ impl fmt::Display for Part {
             Self::TektonWebhook => f.write_str("tekton-webhook"),
             Self::ClusterAutoscaler => f.write_str("cluster-autoscaler"),
             Self::Karpenter => f.write_str("karpenter"),
+            Self::Kueue => f.write_str("kueue"),
             Self::Registry => f.write_str("registry"),
             Self::Prometheus => f.write_str("prometheus"),
             Self::RealNode => f.write_str("real-node"),

@@ -28,6 +28,7 @@ const PIPELINE: &str = "github.com/tektoncd/pipeline";
 pub(crate) const TEKTONS_EXAMPLES: &str = "examples/v1/pipelineruns";
 const AUTOSCALER: &str = "k8s.io/autoscaler/cluster-autoscaler";
 const KARPENTER_MODULE: &str = "sigs.k8s.io/karpenter";
+const KUEUE_MODULE: &str = "sigs.k8s.io/kueue";
 const CERT_MANAGER_MODULE: &str = "github.com/cert-manager/cert-manager";
 const PROMETHEUS_OPERATOR_MODULE: &str = "github.com/prometheus-operator/prometheus-operator";
 /// A command of this project that contains all components of Kubernetes.
@@ -113,6 +114,16 @@ pub(crate) static KARPENTER: Recipe = Recipe {
     ],
 };
 
+/// Kueue.
+pub(crate) static KUEUE: Recipe = Recipe {
+    name: "kueue",
+    module: KUEUE_MODULE,
+    programs: &[("sigs.k8s.io/kueue/cmd/kueue", "kueue")],
+    tags: "",
+    link_kubernetes_version: false,
+    assets: &[(KUEUE_MODULE, "config/components/crd/bases")],
+};
+
 /// An OCI registry: a command of this project with one of the distribution project's storage drivers.
 pub(crate) static REGISTRY: Recipe = Recipe {
     name: "registry",
@@ -183,7 +194,7 @@ pub(crate) static TEKTON_ENTRYPOINT: Recipe = Recipe {
     ..TEKTON
 };
 
-/// All recipes of the default versions, except those of Prometheus, which only optional tests need, and the last two, which only a
+/// All recipes of the default versions, except those of Prometheus and Kueue, which only optional tests need, and the last two, which only a
 /// real node needs.
 pub(crate) static ALL: [&Recipe; 8] = [
     &CONTROL_PLANE,

@@ -40,6 +40,7 @@ mod install_overlays;
 mod install_rights;
 mod install_upgrade;
 mod isolation;
+mod kueue;
 mod limits_as_shipped;
 mod metrics;
 mod metrics_prometheus;

@@ -21,6 +21,7 @@ const TESTS: [&str; 13] = [
     "tektons_examples::",
     "moves::",
     "moves_with_volumes::",
+    "order::",
     "reserve::",
     "volumes::",
     "policies_at_work::",

@@ -10,7 +10,7 @@ const fn nightly(title: &'static str, command: &'static str) -> Nightly {
     Nightly { title, command }
 }
 
-pub(crate) const NIGHTLY: [Nightly; 17] = [
+pub(crate) const NIGHTLY: [Nightly; 18] = [
     nightly(
         "policies under load: a switch from the webhook and back, killed API servers",
         "cargo test --test e2e -- policies_switch policies_lose",
@@ -51,6 +51,10 @@ pub(crate) const NIGHTLY: [Nightly; 17] = [
     nightly(
         "nodes that Karpenter wants while runs use or get them",
         "cargo test --test e2e -- autoscalers_want_nodes",
+    ),
+    nightly(
+        "Kueue with a quota of nodes",
+        "cargo test --test e2e -- kueue_holds",
     ),
     nightly(
         "the cost of a testbed's reduced settings",

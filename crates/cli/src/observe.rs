@@ -57,6 +57,8 @@ fn observed_statefulset(set: &StatefulSet, key: &RunKey) -> Placeholder {
         observed: observed.is_some_and(|generation| generation > 0),
         strategy: label(meta, keys::STRATEGY).and_then(|name| name.parse().ok()),
         isolation: label(meta, keys::ISOLATION).and_then(|name| name.parse().ok()),
+        // Only the event about the release says whether a start is warm.
+        warm_nodes: None,
         spec: set.spec.as_ref().map(Spec::from_statefulset).unwrap_or_default(),
     }
 }

@@ -59,6 +59,7 @@ pub(crate) fn run() -> Run {
         node: None,
         reserve: None,
         used: None,
+        warm: None,
         pipeline: None,
         template: PodTemplate::default(),
         claims: Vec::new(),
@@ -420,6 +421,7 @@ pub(crate) fn observed_set() -> Placeholder {
         observed: true,
         strategy: None,
         isolation: None,
+        warm_nodes: None,
         spec: Spec {
             replicas: 1,
             ..Spec::default()

@@ -4,6 +4,7 @@ use crate::api_error::StepError;
 use crate::gauges::Gauges;
 use crate::observe::Stores;
 use placement::plan::{MoveCause, ReleaseCause};
+use placement::warm::Start;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
@@ -29,6 +30,7 @@ pub struct Metrics {
     overtaken: Counter,
     watch_errors: Counters<1>,
     fields_ignored: Counter,
+    starts: Counters<1>,
     gauges: Gauges,
 }
 
@@ -103,6 +105,11 @@ impl Metrics {
                 "Guarded writes that found the object changed, and changed nothing",
             ),
             watch_errors: counted(registry, "watch_errors", "Watches that broke and were restarted"),
+            starts: counted(
+                registry,
+                "starts",
+                "Runs that prefer warm nodes and got a node, by whether an earlier run used the node",
+            ),
             fields_ignored: counted(
                 registry,
                 "fields_ignored",
@@ -119,6 +126,9 @@ impl Metrics {
         }
         for cause in MoveCause::ALL {
             drop(self.moves_off.get_or_create(&by_cause(cause.as_str())));
+        }
+        for start in Start::VARIANTS {
+            drop(self.starts.get_or_create(&[("start", start.into())]));
         }
         for end in EventEnd::VARIANTS {
             drop(self.events.get_or_create(&by_outcome(end.into())));
@@ -159,6 +169,11 @@ impl Metrics {
         let (step, reason) = (refused.operation.into(), refused.cause().into());
         let labels = [("step", step), ("reason", reason)];
         self.reconcile_errors.get_or_create(&labels).inc();
+    }
+
+    /// A run that prefers warm nodes was released on a node.
+    pub(crate) fn started(&self, start: Start) {
+        self.starts.get_or_create(&[("start", start.into())]).inc();
     }
 
     pub(crate) fn field_ignored(&self) {

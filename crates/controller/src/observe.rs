@@ -23,10 +23,11 @@ use placement::queue::possible_nodes;
 use placement::requests::Operation;
 use placement::run::Run;
 use placement::strategy::Scope;
+use placement::warm::WarmNodes;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
-use tekton::{PipelineRun, Volumes};
+use tekton::{Outcome, PipelineRun, Volumes};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
@@ -243,24 +244,36 @@ impl Stores {
 
     /// The recorded need of the latest run in this namespace that has the same Pipeline and a record.
     pub(crate) fn need(&self, run: &Run) -> Option<ExpectedRequests> {
-        let pipeline = run.pipeline?;
-        let runs = self.runs.state();
-        let alike = runs.iter().filter(|it| it.spec.pipeline == Some(pipeline));
-        let alike = alike.filter(|it| it.metadata.namespace.as_ref() == Some(&run.key.namespace));
-        let recorded = alike.filter_map(|it| {
-            let asks = automatic_reserve::parse_record(it.metadata.annotations.as_ref()?.get(keys::USED)?)?;
-            Some((
-                it.metadata.creation_timestamp.as_ref(),
-                it.metadata.name.clone()?,
-                asks,
-            ))
-        });
-        let latest = recorded.max_by(|one, other| (one.0, &one.1).cmp(&(other.0, &other.1)));
-        let (_, name, asks) = latest?;
-        Some(ExpectedRequests {
-            requests: asks,
-            source: Source::Record(name),
+        self.earlier_runs(run).iter().find_map(|it| {
+            let record = it.metadata.annotations.as_ref()?.get(keys::USED)?;
+            Some(ExpectedRequests {
+                requests: automatic_reserve::parse_record(record)?,
+                source: Source::Record(it.metadata.name.clone()?),
+            })
         })
+    }
+
+    /// The nodes of the latest successful runs in this namespace that have the same Pipeline.
+    pub(crate) fn warm_nodes(&self, run: &Run) -> WarmNodes {
+        let runs = self.earlier_runs(run);
+        let succeeded = runs.iter().filter(|it| it.status.outcome == Outcome::Succeeded);
+        let node = |it: &Arc<PipelineRun>| it.metadata.annotations.as_ref()?.get(keys::NODE).cloned();
+        WarmNodes::of_runs(succeeded.filter_map(node))
+    }
+
+    /// The runs in this namespace that have the same Pipeline, the latest first.
+    fn earlier_runs(&self, run: &Run) -> Vec<Arc<PipelineRun>> {
+        let is_alike = |it: &PipelineRun| {
+            it.spec.pipeline.is_some()
+                && it.spec.pipeline == run.pipeline
+                && it.metadata.namespace.as_ref() == Some(&run.key.namespace)
+        };
+        let mut runs = self.runs.state_filter(is_alike);
+        runs.sort_by(|one, other| {
+            let order = |it: &PipelineRun| (it.metadata.creation_timestamp.clone(), it.metadata.name.clone());
+            order(other).cmp(&order(one))
+        });
+        runs
     }
 
     /// The other held or enrolled runs of the namespace that are not done and for which Tekton creates StatefulSets.

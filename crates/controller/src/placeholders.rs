@@ -11,6 +11,7 @@ use placement::keys;
 use placement::names::PlaceholderName;
 use placement::placeholder::spec::Spec;
 use placement::plan::{Placeholder, PlaceholderPod, Resize, Shape};
+use placement::warm::WarmNodes;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -69,6 +70,7 @@ pub(crate) fn set(set: &WatchedStatefulSet) -> Option<Reduced<ObjectKey, OfRun<P
             .is_some_and(|generation| generation > 0),
         strategy: label(metadata, keys::STRATEGY),
         isolation: label(metadata, keys::ISOLATION),
+        warm_nodes: warm_nodes(metadata),
         spec: wanted_pod(spec),
     };
     Some((key, Some(of(metadata, placeholder))))
@@ -143,6 +145,11 @@ fn is_owned(metadata: &ObjectMeta, name: &str) -> bool {
     owners
         .iter()
         .any(|owner| PlaceholderName::of_uid(&owner.uid).as_str() == name)
+}
+
+fn warm_nodes(metadata: &ObjectMeta) -> Option<WarmNodes> {
+    let annotation = metadata.annotations.as_ref()?.get(keys::WARM_NODES)?;
+    Some(WarmNodes::parse(annotation))
 }
 
 fn label<T: FromStr>(metadata: &ObjectMeta, key: &str) -> Option<T> {

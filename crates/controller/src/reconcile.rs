@@ -12,6 +12,7 @@ use placement::placeholder::size::is_automatic;
 use placement::plan::{Creation, Decision, Event, Inputs, Observation, Plan, Quota, Read, Step, Tasks, plan};
 use placement::quota_room::RejectedTask;
 use placement::run::Run;
+use placement::warm;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -145,10 +146,12 @@ impl Reconciler {
             None => Some(self.cluster.largest_task(run).await),
         };
         let (quota, turn) = self.quota(observed).await?;
+        let warm_nodes = warm::is_preferred(run, config).then(|| self.stores.warm_nodes(run));
         let creation = quota.map(|quota| Creation {
             volumes,
             labels,
             need,
+            warm_nodes,
             quota,
         });
         Ok((creation, turn))

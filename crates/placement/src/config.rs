@@ -44,6 +44,8 @@ pub struct Config {
     pub placeholder_node_selector: BTreeMap<String, String>,
     /// `placeholder-tolerations`, in addition to those of the run's podTemplate.
     pub placeholder_tolerations: Vec<Toleration>,
+    /// `prefer-warm-nodes`.
+    pub prefer_warm_nodes: bool,
     /// `release-when`.
     pub release_when: ReleaseWhen,
     /// `hold-deadline`.
@@ -78,6 +80,8 @@ enum Mistake {
     Addition(#[from] BadAddition),
     #[error(transparent)]
     Cap(#[from] BadCap),
+    #[error("{0:?} is neither true nor false")]
+    Boolean(String),
     #[error("{0:?} is not a duration longer than zero, such as 90s, 10m or 1h30m")]
     Duration(String),
     #[error("{0:?} is neither a duration longer than zero, such as 90s, 10m or 1h30m, nor {NEVER:?}")]
@@ -105,6 +109,7 @@ impl Default for Config {
             placeholder_image_pull_secrets: BTreeSet::new(),
             placeholder_node_selector: BTreeMap::new(),
             placeholder_tolerations: Vec::new(),
+            prefer_warm_nodes: false,
             release_when: ReleaseWhen::Scheduled,
             hold_deadline: Duration::from_mins(10),
             caps: Caps::default(),
@@ -132,6 +137,7 @@ impl Config {
         "placeholder-image-pull-secrets",
         "placeholder-node-selector",
         "placeholder-tolerations",
+        "prefer-warm-nodes",
         "release-when",
         "hold-deadline",
         "max-runs",
@@ -188,6 +194,7 @@ impl Config {
             }
             "placeholder-node-selector" => self.placeholder_node_selector = additions::node_selector(value)?,
             "placeholder-tolerations" => self.placeholder_tolerations = additions::tolerations(value)?,
+            "prefer-warm-nodes" => self.prefer_warm_nodes = boolean(value)?,
             "release-when" => self.release_when = value.parse()?,
             "hold-deadline" => self.hold_deadline = duration(value)?,
             "max-runs" => self.caps.cluster = caps::parse(value)?,
@@ -208,6 +215,10 @@ fn unknown_release_when(value: &str) -> UnknownName {
 
 fn amount(resource: &str, value: &str) -> Result<String, BadReserve> {
     reserve::check(resource, value).map(|()| value.to_owned())
+}
+
+fn boolean(value: &str) -> Result<bool, Mistake> {
+    value.parse().map_err(|_| Mistake::Boolean(value.to_owned()))
 }
 
 fn duration(value: &str) -> Result<Duration, Mistake> {

@@ -32,6 +32,7 @@ pub(crate) fn run() -> Run {
         node: None,
         reserve: None,
         used: None,
+        warm: None,
         pipeline: None,
         template: PodTemplate::default(),
         claims: Vec::new(),

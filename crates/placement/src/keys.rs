@@ -26,6 +26,10 @@ pub const NODE: &str = "pod-affinity.tekton.dev/node";
 pub const RESERVE: &str = "pod-affinity.tekton.dev/reserve";
 /// Annotation on a run that succeeded: the largest amounts that its tasks requested at the same time on one node.
 pub const USED: &str = "pod-affinity.tekton.dev/used";
+/// Annotation that a user writes on a run: whether the run prefers nodes of earlier runs of the same Pipeline.
+pub const WARM: &str = "pod-affinity.tekton.dev/warm";
+/// Annotation on a placeholder that prefers nodes of earlier runs: the names of the nodes.
+pub const WARM_NODES: &str = "pod-affinity.tekton.dev/warm-nodes";
 /// Annotation on a placeholder's pod, and in its StatefulSet's template: the only node where the pod may be scheduled;
 /// empty if any node is allowed.
 pub const PINNED: &str = "pod-affinity.tekton.dev/pinned";

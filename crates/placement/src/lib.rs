@@ -44,3 +44,4 @@ mod tally;
 pub mod terms;
 pub mod text;
 pub mod volume;
+pub mod warm;

@@ -219,7 +219,11 @@ fn released(
         }
         (ReleaseCause::PlaceholderImpossible, _) => placeholder::impossible(message),
         (ReleaseCause::NodeFound | ReleaseCause::PlaceholderCreated | ReleaseCause::Deadline, Some(goes)) => {
-            format!("Released: all pods of this run go to {}.", place(goes))
+            format!(
+                "Released: all pods of this run go to {}{}.",
+                place(goes),
+                start(observed, goes.0)
+            )
         }
         (ReleaseCause::NodeFound | ReleaseCause::PlaceholderCreated, None) => {
             "Released as soon as its placeholder existed (release-when: created); its pods wait for the node."
@@ -240,6 +244,16 @@ fn released(
 /// The node, and which other runs may use the node.
 fn place((node, enrolment): (&str, Enrolment)) -> String {
     format!("node {node}{}", other_runs(enrolment))
+}
+
+/// Whether the start on this node is warm, if the run prefers warm nodes.
+fn start(observed: &Observation, node: &str) -> String {
+    let warm_nodes = observed
+        .statefulset
+        .as_ref()
+        .and_then(|it| it.warm_nodes.as_ref());
+    let reason = warm_nodes.map(|warm_nodes| format!("; {}", warm_nodes.reason(node)));
+    reason.unwrap_or_default()
 }
 
 /// The rest of a sentence about a node: which other runs may use it, and for how long not.

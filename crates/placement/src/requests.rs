@@ -140,7 +140,7 @@ fn request(operation: Operation, object: Object, verb: Verb) -> Request {
     }
 }
 
-/// The placeholder mounts some of the run's PVCs, is restricted to nodes that can use the volumes of the others, and
+/// The placeholder mounts some of the run's PVCs, is restricted to nodes that can use the volumes of the others, prefers warm nodes, and
 /// copies the labels that the configuration names.
 fn create(observed: &Observation, enrolment: Enrolment, creation: &Creation, image: &str) -> Request {
     let mut run = Run {
@@ -151,7 +151,14 @@ fn create(observed: &Observation, enrolment: Enrolment, creation: &Creation, ima
     for volume in &creation.volumes.required {
         run.template.restrict_to(volume);
     }
-    let placeholder = stateful_set(&run, enrolment, &creation.labels, &observed.config, image);
+    if let Some(nodes) = &creation.warm_nodes {
+        run.template.prefer(nodes);
+    }
+    let mut placeholder = stateful_set(&run, enrolment, &creation.labels, &observed.config, image);
+    if let Some(nodes) = &creation.warm_nodes {
+        let annotations = placeholder.metadata.annotations.get_or_insert_default();
+        annotations.insert(keys::WARM_NODES.to_owned(), nodes.to_string());
+    }
     request(
         Operation::Placeholder,
         Object::StatefulSet,

@@ -130,6 +130,7 @@ impl PipelineRun {
             node: self.annotation(keys::NODE),
             reserve: self.annotation(keys::RESERVE),
             used: self.annotation(keys::USED),
+            warm: self.annotation(keys::WARM),
             pipeline: self.spec.pipeline,
             template: self.spec.template.typed(),
             over_limit: self.spec.over_limit(),
@@ -142,8 +143,8 @@ impl PipelineRun {
     /// Drops the fields that the rules never read, so that ten thousand runs need little memory.
     ///
     /// A run without labels and annotations of pod-affinity keeps only its name, by which the controller finds objects to clean up.
-    /// A done run only needs cleanup: it keeps its name, its labels if it may keep its node, and its record of usage, which says
-    /// what the next run of the Pipeline needs.
+    /// A done run only needs cleanup: it keeps its name, its labels if it may keep its node, and its node and its record of
+    /// usage, which say what the next run of the Pipeline prefers and needs.
     pub fn prune(&mut self) {
         self.labelled = self.label(keys::OPT_IN).is_some();
         self.spec.pipeline = self.spec.pipeline.or_else(|| self.generated());
@@ -161,18 +162,21 @@ impl PipelineRun {
         }
     }
 
-    /// Keeps the record of usage for later runs of the same Pipeline or, if the controller has yet to write the record, the
-    /// annotation of the automatic reserve.
+    /// Keeps the node, if the run succeeded, and the record of usage for later runs of the same Pipeline. If the controller has yet to
+    /// write the record, keeps the annotation of the automatic reserve.
     fn prune_to_need(&mut self) {
         let mut annotations = self.metadata.annotations.take().unwrap_or_default();
+        let succeeded = self.status.outcome == Outcome::Succeeded;
+        let node = annotations.remove_entry(keys::NODE).filter(|_| succeeded);
         let used = annotations.remove_entry(keys::USED);
         let wish = annotations.remove_entry(keys::RESERVE);
         let wish = wish.filter(|(_, value)| value == AUTOMATIC);
         self.spec = PipelineRunSpec {
-            pipeline: self.spec.pipeline.filter(|_| used.is_some()),
+            pipeline: self.spec.pipeline.filter(|_| used.is_some() || node.is_some()),
             ..PipelineRunSpec::default()
         };
-        self.metadata.annotations = used.or(wish).map(|entry| BTreeMap::from([entry]));
+        let kept: BTreeMap<_, _> = node.into_iter().chain(used.or(wish)).collect();
+        self.metadata.annotations = (!kept.is_empty()).then_some(kept);
     }
 
     /// A hash of the prefix that the generated names of such runs share.
@@ -241,11 +245,12 @@ const LABELS: [(&str, usize); 5] = [
 ];
 
 /// The annotations that the rules read, each with the most bytes of a value.
-const ANNOTATIONS: [(&str, usize); 5] = [
+const ANNOTATIONS: [(&str, usize); 6] = [
     (keys::HOLD, COMPARED),
     (keys::NODE, NAME),
     (keys::RESERVE, STRING),
     (keys::USED, STRING),
+    (keys::WARM, COMPARED),
     (keys::OPTED_IN_BY, COMPARED),
 ];
 

@@ -6,6 +6,7 @@ use crate::metrics::{HoldEnd, Metrics};
 use jiff::Timestamp;
 use placement::plan::{Event, MoveCause, Observation};
 use placement::run::{Run, SpecStatus};
+use placement::warm::Start;
 use std::time::Duration;
 
 /// The timers of one run.
@@ -27,6 +28,9 @@ impl Timers {
             self.held = run.held_since().or(self.held).or(Some(now));
         }
         self.end_hold(released(done).or_else(|| without_us(run)), now, metrics);
+        if let Some(start) = done.and_then(|event| start(observed, event)) {
+            metrics.started(start);
+        }
         if let Some(cause) = done.and_then(gives_up) {
             metrics.moved_off(cause);
         }
@@ -77,6 +81,17 @@ impl Timers {
 fn released(done: Option<&Event>) -> Option<HoldEnd> {
     match done? {
         Event::Released { cause, .. } => Some(HoldEnd::Released(*cause)),
+        _ => None,
+    }
+}
+
+/// The start of a run that prefers warm nodes, on the node with which the run is released.
+fn start(observed: &Observation, event: &Event) -> Option<Start> {
+    match event {
+        Event::Released { node: Some(node), .. } => {
+            let warm_nodes = observed.statefulset.as_ref()?.warm_nodes.as_ref()?;
+            Some(warm_nodes.start(node))
+        }
         _ => None,
     }
 }

@@ -50,6 +50,40 @@ fn a_run_needs_the_usage_of_the_latest_run_of_its_pipeline_in_its_namespace() {
 }
 
 #[test]
+fn the_warm_nodes_are_those_of_the_latest_successful_runs_of_the_pipeline_in_the_namespace() {
+    let mut caches = Caches::ready();
+    let ended = |second: i64, node: &str, status: &str, pipeline: &str, namespace: &str| {
+        let metadata = json!({
+            "namespace": namespace, "creationTimestamp": at(second).to_string(), "annotations": {keys::NODE: node},
+        });
+        let condition = json!({"type": "Succeeded", "status": status});
+        json!({
+            "metadata": metadata, "spec": {"pipelineRef": {"name": pipeline}, "status": null}, "status": {"conditions": [condition]},
+        })
+    };
+    for (number, changes) in [
+        ended(1, "too-old", "True", "build", "ns"),
+        ended(2, "n1", "True", "build", "ns"),
+        ended(3, "n2", "True", "build", "ns"),
+        ended(4, "n1", "True", "build", "ns"),
+        ended(5, "failed", "False", "build", "ns"),
+        ended(6, "runs", "Unknown", "build", "ns"),
+        ended(7, "of-other", "True", "test", "ns"),
+        ended(8, "elsewhere", "True", "build", "other"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let name = format!("u{number}");
+        caches.add_held_run_with(&name, &name, &changes);
+    }
+    let run = view("next", "u9", &json!({"spec": {"pipelineRef": {"name": "build"}}}));
+    assert_eq!(caches.stores.warm_nodes(&run.run().unwrap()).to_string(), "n1,n2");
+    let embedded = view("next", "u9", &json!({}));
+    assert_eq!(caches.stores.warm_nodes(&embedded.run().unwrap()).to_string(), "");
+}
+
+#[test]
 fn others_of_the_namespace_have_a_part_in_its_places_if_they_are_ours_and_have_volumes() {
     let mut caches = Caches::ready();
     let claim = json!({"spec": {"workspaces": [{"persistentVolumeClaim": {"claimName": "c"}}]}});

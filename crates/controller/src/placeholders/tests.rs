@@ -52,12 +52,15 @@ fn a_placeholder_of_the_run_is_seen_with_its_strategy() {
         observed: false,
         strategy: Some(Strategy::IsolateAlways),
         isolation: Some(Isolation::default()),
+        warm_nodes: Some(WarmNodes::of_runs(["n1".to_owned()])),
         spec: Spec {
             replicas: 1,
             ..Spec::default()
         },
     };
-    assert_eq!(set(&json!({})), expected);
+    let changes = json!({"metadata": {"annotations": {keys::WARM_NODES: "n1"}}});
+    assert_eq!(set(&changes), expected);
+    assert_eq!(set(&json!({})).warm_nodes, None);
 }
 
 #[test]

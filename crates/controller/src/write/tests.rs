@@ -1,16 +1,17 @@
 use super::*;
 use crate::api_error::ErrorCause;
 use crate::fixture::{
-    Caches, Call, Server, at, nothing, observed_pod, observed_set, placeholder, reconciler, run,
+    Caches, Call, Server, at, enrolment, nothing, observed_pod, observed_set, placeholder, reconciler, run,
 };
 use placement::additions;
 use placement::config::Config;
 use placement::names::RunKey;
-use placement::plan::{Action, Decision, Inputs, Quota, Read, Target, Unschedulable, plan};
+use placement::plan::{Action, Creation, Decision, Inputs, Quota, Read, Target, Unschedulable, plan};
 use placement::run::{Run, SpecStatus};
 use placement::statefulset_quota::QuotaBlocker;
 use placement::strategy::Strategy;
-use serde_json::json;
+use placement::warm::WarmNodes;
+use serde_json::{Value, json};
 
 pub(super) const SETS: &str = "/apis/apps/v1/namespaces/ns/statefulsets";
 const RUN: &str = "/apis/tekton.dev/v1/namespaces/ns/pipelineruns/build";
@@ -321,6 +322,41 @@ async fn a_placeholder_copies_the_labels_that_are_asked_for_and_that_the_run_has
     );
     let labels = &calls[1].body["spec"]["template"]["metadata"]["labels"];
     assert_eq!((&labels["team"], labels.get("app")), (&json!("build"), None));
+}
+
+#[tokio::test]
+async fn a_placeholder_prefers_the_nodes_of_earlier_runs_beside_the_preferences_of_its_run() {
+    let mut server = Server::start();
+    server.answer(201, json!({"metadata": {}}));
+    let zone =
+        json!({"weight": 1, "preference": {"matchExpressions": [{"key": "zone", "operator": "Exists"}]}});
+    let own = json!({"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [zone]}});
+    let mut observed = nothing();
+    observed.run.template.affinity = serde_json::from_value(own).unwrap();
+    let creation = Creation {
+        warm_nodes: Some(WarmNodes::of_runs(["n2", "n1"].map(str::to_owned))),
+        ..Creation::default()
+    };
+    let create = Action::Create(enrolment(), creation);
+    write(&server, &observed, [create]).await.unwrap();
+    let set = &server.calls()[0].body;
+    assert_eq!(set["metadata"]["annotations"][keys::WARM_NODES], "n2,n1");
+    let preferred = &set["spec"]["template"]["spec"]["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"];
+    let named = |term: &Value| term["preference"]["matchFields"][0]["values"][0].clone();
+    let weights: Vec<_> = preferred
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|term| (term["weight"].clone(), named(term)))
+        .collect();
+    assert_eq!(
+        weights,
+        [
+            (json!(1), Value::Null),
+            (json!(100), json!("n2")),
+            (json!(70), json!("n1"))
+        ]
+    );
 }
 
 #[tokio::test]

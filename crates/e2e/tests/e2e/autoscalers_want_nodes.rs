@@ -26,11 +26,11 @@ const SEQUENCES: usize = 5;
 /// The longest pause between two runs of a sequence: longer than Karpenter's consolidateAfter.
 const LONGEST_PAUSE: Duration = Duration::from_secs(3);
 /// The longest time until a run ends, with the time for several nodes.
-const LONGEST_RUN: Duration = Duration::from_secs(180);
+const LONGEST_RUN: Duration = Duration::from_mins(3);
 /// More CPU than the fixed nodes have, so that only nodes of the autoscaler fit.
 const CPU: &str = "3";
 
-/// Changes the only NodePool.
+/// Changes the only `NodePool`.
 async fn configure_pool(client: &Client, spec: Value) {
     let pools: Api<DynamicObject> = Api::all_with(client.clone(), &kind("NodePool"));
     let spec = Patch::Merge(json!({"spec": spec}));

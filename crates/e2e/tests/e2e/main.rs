@@ -90,6 +90,7 @@ mod testbed_survives_deletion;
 mod volumes;
 mod volumes_of_tasks;
 mod warm_nodes;
+mod warm_starts;
 
 fn main() -> std::process::ExitCode {
     if real_node::is_the_process_to_kill() {

@@ -42,6 +42,7 @@ fn every_key_sets_its_field() {
         ("placeholder-image-pull-secrets", "mirror"),
         ("placeholder-node-selector", "pool=ci"),
         ("placeholder-tolerations", "dedicated=ci:NoSchedule"),
+        ("prefer-warm-nodes", "true"),
         ("release-when", "created"),
         ("hold-deadline", "1h30m"),
         ("max-runs", "50"),
@@ -65,6 +66,7 @@ fn every_key_sets_its_field() {
         placeholder_image_pull_secrets: additions::pull_secrets("mirror").unwrap(),
         placeholder_node_selector: additions::node_selector("pool=ci").unwrap(),
         placeholder_tolerations: additions::tolerations("dedicated=ci:NoSchedule").unwrap(),
+        prefer_warm_nodes: true,
         release_when: ReleaseWhen::Created,
         hold_deadline: Duration::from_mins(90),
         caps: Caps {
@@ -115,6 +117,7 @@ fn the_message_about_each_invalid_setting_names_the_key_the_value_and_the_remedy
         ("placeholder-memory", "100MB"),
         ("placeholder-node-selector", "pool"),
         ("placeholder-tolerations", "dedicated=ci:never"),
+        ("prefer-warm-nodes", "yes"),
         ("release-when", "now"),
     ]);
     insta::assert_snapshot!(mistakes.join("\n"));

@@ -485,6 +485,7 @@ fn set() -> Placeholder {
         observed: true,
         strategy: Some(Strategy::default()),
         isolation: Some(Isolation::default()),
+        warm_nodes: None,
         spec: spec(),
     }
 }

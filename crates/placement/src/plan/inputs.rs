@@ -7,6 +7,7 @@ use super::observation::AssistantPod;
 use crate::automatic_reserve::{ExpectedRequests, PodUsage};
 use crate::quota_room::RejectedTask;
 use crate::statefulset_quota::QuotaBlocker;
+use crate::warm::WarmNodes;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::NodeSelector;
 use std::collections::BTreeMap;
@@ -39,6 +40,8 @@ pub struct Creation {
     pub labels: BTreeMap<String, String>,
     /// The expected requests of the run; only for an automatic reserve.
     pub need: Option<ExpectedRequests>,
+    /// The nodes of earlier runs; only for a run that prefers warm nodes.
+    pub warm_nodes: Option<WarmNodes>,
     /// The quotas of the namespace.
     pub quota: Quota,
 }

@@ -12,6 +12,7 @@ use crate::placeholder::spec::Spec;
 use crate::resources::Resources;
 use crate::run::Run;
 use crate::strategy::{Isolation, Strategy};
+use crate::warm::WarmNodes;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Toleration;
 use std::collections::BTreeMap;
@@ -82,6 +83,8 @@ pub struct Placeholder {
     pub strategy: Option<Strategy>,
     /// The isolation label: the isolation that was resolved when the placeholder was created.
     pub isolation: Option<Isolation>,
+    /// The nodes of earlier runs, if the placeholder was created to prefer them.
+    pub warm_nodes: Option<WarmNodes>,
     /// The part that the plan changes.
     pub spec: Spec,
 }

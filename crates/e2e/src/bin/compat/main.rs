@@ -13,7 +13,7 @@ use std::process::{ExitCode, Stdio};
 use testbed::Versions;
 
 /// Filters of the end-to-end tests that each pair must pass, as `cargo test` takes them.
-const TESTS: [&str; 13] = [
+const TESTS: [&str; 14] = [
     "one_node_per_run::",
     "holds::",
     "endings::",

@@ -18,6 +18,7 @@ fn placeholder_that_left(node: &str) -> Placeholder {
         observed: true,
         strategy: None,
         isolation: None,
+        warm_nodes: None,
         spec: Spec {
             previous_node: Some(node.into()),
             ..Spec::default()

@@ -96,6 +96,20 @@ fn a_done_run_keeps_its_usage_record_or_its_automatic_reserve() {
 }
 
 #[test]
+fn a_done_run_keeps_its_node_for_the_next_run_of_its_pipeline_if_it_succeeded() {
+    let pruned = |status: &str| {
+        let mut run = loaded(status);
+        run.metadata.annotations = Some([(keys::NODE.to_owned(), "n1".to_owned())].into());
+        run.spec.pipeline = Some(7);
+        run.prune();
+        let run = run.run().unwrap();
+        (run.node, run.pipeline)
+    };
+    assert_eq!(pruned("True"), (Some("n1".to_owned()), Some(7)));
+    assert_eq!(pruned("False"), (None, None));
+}
+
+#[test]
 fn runs_have_the_same_pipeline_by_name_by_resolver_parameters_or_by_generate_name() {
     let pipeline = |spec: Value, generate_name: Option<&str>| {
         let mut document = document();
@@ -133,7 +147,6 @@ fn a_done_run_keeps_its_labels_only_if_it_may_reserve_its_node() {
             (keys::STRATEGY.to_owned(), strategy.to_owned()),
         ]));
         run.prune();
-        assert_eq!(run.metadata.annotations, None);
         run.metadata.labels.map_or(0, |labels| labels.len())
     };
     assert_eq!(pruned("u1", "isolateAlways"), 2);

@@ -142,6 +142,7 @@ impl Life {
             observed: true,
             strategy: labels[keys::STRATEGY].parse().ok(),
             isolation: labels[keys::ISOLATION].parse().ok(),
+            warm_nodes: None,
             spec: spec_of(set),
         })
     }

@@ -134,7 +134,12 @@ impl Reconciler {
         if self.needs_turn(run) && self.memory.turns.is_busy(run) {
             return Ok((None, QuotaTurn::Busy));
         }
-        let volumes = self.cluster.volumes(run).await?;
+        let nodes = if run.claims.is_empty() {
+            Vec::new()
+        } else {
+            self.stores.all_nodes()
+        };
+        let volumes = self.cluster.volumes(run, &nodes).await?;
         let labels = if config.placeholder_copied_labels.is_empty() {
             BTreeMap::new()
         } else {

@@ -6,8 +6,12 @@
 //!   out, and so may be on another node.
 //! - An unbound PVC whose volume is created for the first pod that mounts the PVC would get a volume that the first task may be
 //!   unable to use. Tekton's assistant, if the run has one, still creates the volume for the placeholder's node.
-//! - Volumes that no node can use together would make the placeholder unschedulable. The PVCs that the run names first win.
+//! - Volumes that no node can use together would make the placeholder unschedulable. The PVCs that the run names first win. Only volumes
+//!   that name existing nodes are compared with these nodes: an autoscaler may add a node that can use other volumes together.
 
+use crate::keys;
+use crate::node::NodeFacts;
+use crate::node::selector::term_matches;
 use crate::plan::VolumeConstraints;
 use crate::run::{PodTemplate, Run};
 use crate::volume::restrict;
@@ -22,7 +26,8 @@ const IN_PROGRESS: [&str; 3] = [
     "volume.kubernetes.io/storage-provisioner",
     "volume.beta.kubernetes.io/storage-provisioner",
 ];
-/// The most alternatives of nodes that are compared. Further volumes count as usable together with the others.
+/// The most alternatives of nodes, and the most values of a requirement, that are compared. Further volumes count as usable together with
+/// the others.
 const MOST_TERMS: usize = 256;
 
 /// A PVC that a run names. The volume is read only if [`needs_volume`] says that the rule needs it.
@@ -57,9 +62,9 @@ pub fn needs_volume(run: &Run, claim: &PersistentVolumeClaim) -> bool {
 }
 
 /// What the run's PVCs, in the order in which the run names them, mean to the placeholder.
-pub fn constraints(run: &Run, claims: &[Claim]) -> VolumeConstraints {
+pub fn constraints(run: &Run, claims: &[Claim], nodes: &[NodeFacts]) -> VolumeConstraints {
     let mut constraints = VolumeConstraints::default();
-    let mut nodes = of_template(&run.template);
+    let mut usable = of_template(&run.template);
     for Claim {
         name,
         claim,
@@ -68,7 +73,7 @@ pub fn constraints(run: &Run, claims: &[Claim]) -> VolumeConstraints {
     {
         match part(run, claim) {
             Part::None => {}
-            _ if !narrow(&mut nodes, required.as_ref()) => {}
+            _ if !narrow(&mut usable, required.as_ref(), nodes) => {}
             Part::Mounted => constraints.mountable.push(name.clone()),
             Part::OfTasks => constraints.required.extend(required.clone()),
         }
@@ -152,30 +157,31 @@ fn of_template(template: &PodTemplate) -> Option<NodeSelector> {
     affinity.required_during_scheduling_ignored_during_execution
 }
 
-/// Restricts the nodes to nodes that can use this volume as well. Returns `false` without a change if there is no such node.
-fn narrow(nodes: &mut Option<NodeSelector>, volume: Option<&NodeSelector>) -> bool {
+/// Restricts the usable nodes to nodes that can use this volume as well. Returns `false` without a change if there is no such node.
+fn narrow(usable: &mut Option<NodeSelector>, volume: Option<&NodeSelector>, nodes: &[NodeFacts]) -> bool {
     let Some(volume) = volume else {
         return true;
     };
     let terms = |it: &NodeSelector| it.node_selector_terms.len();
-    if nodes.as_ref().map_or(1, terms).saturating_mul(terms(volume)) > MOST_TERMS {
+    if usable.as_ref().map_or(1, terms).saturating_mul(terms(volume)) > MOST_TERMS {
         return true;
     }
     let mut both = NodeAffinity {
-        required_during_scheduling_ignored_during_execution: nodes.clone(),
+        required_during_scheduling_ignored_during_execution: usable.clone(),
         ..NodeAffinity::default()
     };
     restrict(&mut both, volume);
     let both = both.required_during_scheduling_ignored_during_execution;
     let both = both.map(|mut both| {
-        both.node_selector_terms.retain(is_possible);
+        both.node_selector_terms
+            .retain(|term| is_possible(term) && may_match(term, nodes));
         both
     });
     let is_usable = both
         .as_ref()
         .is_some_and(|both| !both.node_selector_terms.is_empty());
     if is_usable {
-        *nodes = both;
+        *usable = both;
     }
     is_usable
 }
@@ -198,6 +204,32 @@ fn is_possible(term: &NodeSelectorTerm) -> bool {
             is_met
         })
     })
+}
+
+/// Whether a term that names only existing nodes matches one of them. Another term may match a node that does not exist yet.
+fn may_match(term: &NodeSelectorTerm, nodes: &[NodeFacts]) -> bool {
+    let names_nodes = |it: &NodeSelectorRequirement| {
+        let is_node = |value: &String| nodes.iter().any(|node| is_name(node, &it.key, value));
+        let values = it.values.as_deref().unwrap_or_default();
+        it.operator == "In" && values.len() <= MOST_TERMS && values.iter().all(is_node)
+    };
+    let lists = [&term.match_expressions, &term.match_fields]
+        .into_iter()
+        .flatten();
+    !lists.flatten().any(names_nodes)
+        || nodes
+            .iter()
+            .any(|node| term_matches(term, &node.name, &node.labels))
+}
+
+/// Whether a label or a field with this value is the name of a node. Storage drivers have labels of their own for the name.
+fn is_name(node: &NodeFacts, key: &str, value: &String) -> bool {
+    let is_label = node.labels.get(key) == Some(value);
+    match key {
+        keys::HOSTNAME => is_label,
+        "metadata.name" => node.name == *value,
+        _ => is_label && node.name == *value,
+    }
 }
 
 #[cfg(test)]

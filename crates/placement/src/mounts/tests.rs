@@ -46,13 +46,29 @@ fn claim(name: &str, changes: &Value, required: Option<NodeSelector>) -> Claim {
     }
 }
 
+/// A node of the zone east.
+fn nodes() -> [NodeFacts; 1] {
+    let labels = [
+        ("zone", "east"),
+        (keys::HOSTNAME, "host-1"),
+        ("driver.example.com/node", "node-1"),
+    ];
+    [NodeFacts {
+        name: "node-1".to_owned(),
+        labels: labels
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .into(),
+        ..NodeFacts::default()
+    }]
+}
+
 /// Of these volumes, which the placeholder mounts.
 fn mounted(run: &Run, volumes: &[(&str, Option<NodeSelector>)]) -> Vec<String> {
     let claims = volumes.iter().cloned();
     let claims: Vec<_> = claims
         .map(|(name, required)| claim(name, &json!({}), required))
         .collect();
-    let constraints = constraints(run, &claims);
+    let constraints = constraints(run, &claims, &nodes());
     assert_eq!(constraints.required, []);
     constraints.mountable
 }
@@ -121,7 +137,11 @@ fn the_placeholder_requires_a_node_of_each_volume_that_it_leaves_to_the_tasks() 
         claim("east", &json!({}), Some(zone("east"))),
         claim("west", &json!({}), Some(zone("west"))),
     ];
-    let found = constraints(&run(&["exclusive", "anywhere", "east", "west"]), &claims);
+    let found = constraints(
+        &run(&["exclusive", "anywhere", "east", "west"]),
+        &claims,
+        &nodes(),
+    );
     assert_eq!(
         (found.mountable, found.required),
         (vec!["west".to_owned()], vec![zone("west")])
@@ -184,4 +204,18 @@ fn a_volume_is_read_only_if_the_rule_needs_it() {
     assert!(needs_volume(&selects, &bound));
     let lost = pvc(&json!({"status": {"phase": "Lost"}}));
     assert!(!needs_volume(&run(&["source", "cache"]), &lost));
+}
+
+#[test]
+fn a_volume_of_another_zone_than_the_node_of_a_local_volume_is_left_to_the_tasks() {
+    let run = run(&["local", "zonal"]);
+    let mounted = |key: &str, node: &str, in_zone: &str| {
+        let local = selector(&json!([is(key, &[node])]));
+        mounted(&run, &[("local", Some(local)), ("zonal", Some(zone(in_zone)))])
+    };
+    for (key, name) in [(keys::HOSTNAME, "host-1"), ("driver.example.com/node", "node-1")] {
+        assert_eq!(mounted(key, name, "west"), ["local"], "{key}");
+        assert_eq!(mounted(key, name, "east"), ["local", "zonal"], "{key}");
+    }
+    assert_eq!(mounted(keys::HOSTNAME, "not-yet", "west"), ["local", "zonal"]);
 }

@@ -36,7 +36,7 @@ pub fn matches(selector: &NodeSelector, name: &str, labels: &BTreeMap<String, St
 }
 
 /// A term without requirements matches no node.
-fn term_matches(term: &NodeSelectorTerm, name: &str, labels: &BTreeMap<String, String>) -> bool {
+pub(crate) fn term_matches(term: &NodeSelectorTerm, name: &str, labels: &BTreeMap<String, String>) -> bool {
     let expressions = || term.match_expressions.iter().flatten();
     let fields = || term.match_fields.iter().flatten();
     let is_empty = expressions().chain(fields()).next().is_none();

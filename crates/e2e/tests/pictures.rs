@@ -137,7 +137,7 @@ fn no_text_of_a_diagram_is_wider_than_its_box() {
         let (mut shapes, mut texts) = (Vec::new(), Vec::new());
         boxes(tree(&svg).root(), &mut shapes, &mut texts);
         for text in texts {
-            let middle = (text.top() + text.bottom()) / 2.0;
+            let middle = f32::midpoint(text.top(), text.bottom());
             let around = shapes.iter().filter(|shape| {
                 shape.left() <= text.left()
                     && text.left() <= shape.right()

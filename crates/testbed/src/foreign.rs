@@ -7,7 +7,7 @@ use crate::error::{Result, write};
 use crate::part::{Launch, Part};
 use crate::probe;
 use crate::recipe::{
-    CERT_MANAGER, CRANE, KUEUE, PROMETHEUS, PROMETHEUS_OPERATOR, PROMTOOL, REGISTRY, TEKTONS_EXAMPLES,
+    CERT_MANAGER, CRANE, PROMETHEUS, PROMETHEUS_OPERATOR, PROMTOOL, REGISTRY, TEKTONS_EXAMPLES,
 };
 use crate::testbed::{READY, Testbed, built};
 use crate::versions::Versions;
@@ -25,8 +25,6 @@ pub enum Definitions {
     CertManager,
     /// The Prometheus operator.
     PrometheusOperator,
-    /// Kueue.
-    Kueue,
 }
 
 /// Path of crane.
@@ -99,7 +97,6 @@ impl Testbed {
         let recipe = match definitions {
             Definitions::CertManager => &CERT_MANAGER,
             Definitions::PrometheusOperator => &PROMETHEUS_OPERATOR,
-            Definitions::Kueue => &KUEUE,
         };
         let [built] = built(|| binaries::ensure([recipe])).await?;
         let api: Api<CustomResourceDefinition> = Api::all(self.client().await?);

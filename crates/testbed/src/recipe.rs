@@ -121,7 +121,7 @@ pub(crate) static KUEUE: Recipe = Recipe {
     programs: &[("sigs.k8s.io/kueue/cmd/kueue", "kueue")],
     tags: "",
     link_kubernetes_version: false,
-    assets: &[(KUEUE_MODULE, "config/components/crd/bases")],
+    assets: &[(KUEUE_MODULE, crate::kueue::MANIFESTS)],
 };
 
 /// An OCI registry: a command of this project with one of the distribution project's storage drivers.

@@ -14,6 +14,8 @@ use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams};
 use placement::keys;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::sync::Mutex;
 use std::time::Duration;
 use testbed::Testbed;
 use testbed::runs::{self, RunSpec, State};
@@ -22,9 +24,9 @@ use tokio::time::sleep;
 /// Runs that get the node of an earlier run.
 const HAND_OVERS: usize = 200;
 /// Sequences of runs at the same time.
-const SEQUENCES: usize = 5;
-/// The longest pause between two runs of a sequence: longer than Karpenter's consolidateAfter.
-const LONGEST_PAUSE: Duration = Duration::from_secs(3);
+const SEQUENCES: usize = 20;
+/// The longest pause between two runs of a sequence: Karpenter looks for empty nodes every ten seconds.
+const LONGEST_PAUSE: Duration = Duration::from_secs(20);
 /// The longest time until a run ends, with the time for several nodes.
 const LONGEST_RUN: Duration = Duration::from_mins(3);
 /// More CPU than the fixed nodes have, so that only nodes of the autoscaler fit.
@@ -80,7 +82,7 @@ async fn karpenter_keeps_the_node_of_a_run_between_two_tasks() {
     keeps_the_node_between_two_tasks(Autoscaler::Karpenter).await;
 }
 
-/// Karpenter taints an expired node, and waits for the pods that must not be disrupted.
+/// Karpenter taints an expired node, and waits for the pods that must not be disrupted. Tekton copies the annotation to the pods of tasks.
 #[e2e_test(nightly, autoscaler)]
 async fn a_run_on_a_node_that_expires_ends_its_task_there_and_continues_on_another_node() {
     let bed = bed(Autoscaler::Karpenter).await;
@@ -88,7 +90,10 @@ async fn a_run_on_a_node_that_expires_ends_its_task_there_and_continues_on_anoth
     configure_pool(&client, json!({"template": {"spec": {"expireAfter": "20s"}}})).await;
     let size = json!({"cpu": CPU});
     let run = large("run", &["first"]).sized_task("last", &["first"], &size);
-    let run = run.opted_in("true").ending("hang");
+    let run = run
+        .opted_in("true")
+        .annotation(keys::DO_NOT_DISRUPT, "true")
+        .ending("hang");
     create(&bed, &run).await;
     let first = node_of(&bound_task(&bed, &run, "first").await);
     until_tainted(&bed, &client, &first).await;
@@ -136,59 +141,64 @@ async fn a_run_leaves_a_spot_node_before_its_interruption_when_its_task_has_ende
     bed.until_succeeded(&run, SOON).await.unwrap();
 }
 
-/// The ends of some runs.
+/// What happened to some runs.
 #[derive(Debug, Default)]
-struct Ends {
-    succeeded: usize,
-    /// A task had started on a node that Karpenter removed.
-    lost: usize,
+struct Counts {
+    runs: usize,
+    /// The run got the node of an earlier run.
+    handed_over: usize,
     moved: usize,
+    /// The run did not succeed. A task had started on a node that Karpenter removed.
+    lost: usize,
 }
+
+/// The nodes that runs have used.
+type Used = Mutex<BTreeSet<String>>;
 
 #[e2e_test(nightly, autoscaler)]
 async fn two_hundred_hand_overs_beside_karpenters_consolidation_lose_no_run_that_has_not_started() {
     let bed = bed(Autoscaler::Karpenter).await;
     let client = bed.client().await.unwrap();
     configure_pool(&client, json!({"disruption": {"consolidateAfter": "1s"}})).await;
-    for labelled in [false, true] {
-        let sequences = (0..SEQUENCES).map(|number| sequence(&bed, &client, labelled, number));
-        let ends = join_all(sequences).await;
-        let all = ends.into_iter().fold(Ends::default(), |all, ends| Ends {
-            succeeded: all.succeeded + ends.succeeded,
-            lost: all.lost + ends.lost,
-            moved: all.moved + ends.moved,
-        });
-        println!("{HAND_OVERS} hand-overs beside Karpenter's consolidation, labelled: {labelled}: {all:?}");
-        assert_eq!(all.succeeded + all.lost, HAND_OVERS);
-    }
+    let used = Used::default();
+    let sequences = (0..SEQUENCES).map(|number| sequence(&bed, &client, number, &used));
+    let counts = join_all(sequences).await;
+    let all = counts.into_iter().fold(Counts::default(), |all, counts| Counts {
+        runs: all.runs + counts.runs,
+        handed_over: all.handed_over + counts.handed_over,
+        moved: all.moved + counts.moved,
+        lost: all.lost + counts.lost,
+    });
+    let nodes = used.lock().unwrap().len();
+    println!("hand-overs beside Karpenter's consolidation: {all:?} on {nodes} nodes");
+    assert!(all.handed_over >= HAND_OVERS, "{all:?}");
+    assert!(nodes > SEQUENCES, "Karpenter removed no node between two runs");
 }
 
 /// Runs one after another, with pauses around the moment in which Karpenter removes the empty node.
-async fn sequence(bed: &Testbed, client: &Client, labelled: bool, number: usize) -> Ends {
-    let mut ends = Ends::default();
-    for index in 0..HAND_OVERS / SEQUENCES {
-        let run = large(&format!("run-{labelled}-{number}-{index}"), &["only"]).lasting("1s");
-        let run = if labelled { run.opted_in("true") } else { run };
+async fn sequence(bed: &Testbed, client: &Client, number: usize, used: &Used) -> Counts {
+    let mut counts = Counts::default();
+    while counts.handed_over < HAND_OVERS / SEQUENCES {
+        let name = format!("run-{number}-{}", counts.runs);
+        let run = large(&name, &["only"]).lasting("1s").opted_in("true");
         create(bed, &run).await;
         let is_over = |run: &DynamicObject| runs::state(run).is_over();
         let ended = bed.until_run(&run, "to end", LONGEST_RUN, is_over).await.unwrap();
-        match runs::state(&ended) {
-            State::Succeeded => ends.succeeded += 1,
-            state => {
-                let tasks = started_tasks(client, &run).await;
-                println!(
-                    "{} ended as {state:?}; tasks that had started: {tasks}",
-                    run.name()
-                );
-                assert!(tasks > 0, "{ended:?}");
-                ends.lost += 1;
-            }
+        counts.runs += 1;
+        if runs::state(&ended) != State::Succeeded {
+            let tasks = started_tasks(client, &run).await;
+            println!("{name} was lost; tasks that had started: {tasks}");
+            assert!(tasks > 0, "{ended:?}");
+            counts.lost += 1;
+        }
+        for node in nodes_of(bed, &run).await {
+            counts.handed_over += usize::from(!used.lock().unwrap().insert(node));
         }
         let reported = reasons(client, &run).await;
-        ends.moved += reported.iter().filter(|reason| *reason == "MovedOff").count();
+        counts.moved += reported.iter().filter(|reason| *reason == "MovedOff").count();
         sleep(LONGEST_PAUSE.mul_f64(fastrand::f64())).await;
     }
-    ends
+    counts
 }
 
 /// The number of tasks of the run whose step had started.

@@ -31,7 +31,7 @@ pub(crate) struct PlaceholderTrial {
 
 /// Creates a placeholder with this configuration as a dry run.
 pub(super) async fn read(server: &Server, namespace: String, config: &Config) -> PlaceholderTrial {
-    let (wanted, statefulset) = specified(config);
+    let (wanted, statefulset) = specified(&namespace, config);
     let (sets, pods) = (server.within(&namespace), server.within(&namespace));
     let (statefulset, pod) = join!(sets.dry_create(&statefulset), pods.dry_create(&wanted));
     PlaceholderTrial {
@@ -43,9 +43,9 @@ pub(super) async fn read(server: &Server, namespace: String, config: &Config) ->
 }
 
 /// The placeholder of a labelled run, and its pod as the StatefulSet controller creates the pod.
-fn specified(config: &Config) -> (Pod, StatefulSet) {
+fn specified(namespace: &str, config: &Config) -> (Pod, StatefulSet) {
     let run = json!({
-        "metadata": {"name": NAME, "namespace": "default", "uid": NAME, "labels": {keys::OPT_IN: "true"}},
+        "metadata": {"name": NAME, "namespace": namespace, "uid": NAME, "labels": {keys::OPT_IN: "true"}},
         "spec": {}, "status": {},
     });
     let run = serde_json::from_value::<tekton::PipelineRun>(run).ok();
@@ -165,7 +165,7 @@ pub(super) mod tests {
     use crate::fixture::forbidden;
 
     pub(in crate::doctor) fn trial(change: impl Fn(&mut Pod)) -> PlaceholderTrial {
-        let (wanted, statefulset) = specified(&Config::default());
+        let (wanted, statefulset) = specified("default", &Config::default());
         let mut pod = wanted.clone();
         pod.spec.as_mut().unwrap().scheduler_name = Some(DEFAULT_SCHEDULER.into());
         change(&mut pod);
@@ -180,6 +180,12 @@ pub(super) mod tests {
     fn only(trial: &PlaceholderTrial) -> (Level, String) {
         let [finding] = <[_; 1]>::try_from(findings(trial)).unwrap();
         (finding.level, finding.sentence)
+    }
+
+    #[test]
+    fn the_placeholder_is_of_the_namespace_of_the_dry_run() {
+        let (pod, set) = specified("ci", &Config::default());
+        assert_eq!((set.namespace().as_deref(), pod.namespace()), (Some("ci"), None));
     }
 
     #[test]

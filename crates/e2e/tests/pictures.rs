@@ -3,10 +3,12 @@
 #![expect(clippy::unwrap_used, reason = "helpers of a test")]
 
 use resvg::tiny_skia::{Pixmap, Transform};
+use resvg::usvg::fontdb::Database;
 use resvg::usvg::{Group, Node, Options, Rect, Tree};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, LazyLock};
 
 const DARK: &str = "@media (prefers-color-scheme: dark) {";
 
@@ -40,12 +42,19 @@ fn docs(folder: &str) -> PathBuf {
         .join(folder)
 }
 
-fn tree(svg: &str) -> Tree {
-    let mut options = Options::default();
-    let fonts = options.fontdb_mut();
+static FONTS: LazyLock<Arc<Database>> = LazyLock::new(|| {
+    let mut fonts = Database::new();
     fonts.load_system_fonts();
     // The widest of the usual fonts.
     fonts.set_sans_serif_family("DejaVu Sans");
+    Arc::new(fonts)
+});
+
+fn tree(svg: &str) -> Tree {
+    let options = Options {
+        fontdb: FONTS.clone(),
+        ..Options::default()
+    };
     Tree::from_str(svg, &options).unwrap()
 }
 

@@ -38,7 +38,21 @@ mod watch;
 mod words;
 
 use args::Caller;
+use std::ffi::OsString;
 use std::process::ExitCode;
+
+/// Switches pod-affinity off and releases all held runs: `disable --all-namespaces --stop-controller` in a pod.
+pub fn release_all(namespace: &str) -> ExitCode {
+    let words = [
+        "",
+        "disable",
+        "--all-namespaces",
+        "--stop-controller",
+        "--install-namespace",
+        namespace,
+    ];
+    run(Caller::of(""), words.map(Into::into))
+}
 
 /// Runs the program.
 pub fn main() -> ExitCode {
@@ -49,6 +63,10 @@ pub fn main() -> ExitCode {
     if complete::is_completion(&program) {
         return commands::complete(caller, &words[1..]);
     }
+    run(caller, words)
+}
+
+fn run(caller: Caller, words: impl IntoIterator<Item = OsString>) -> ExitCode {
     match args::parse(caller, words) {
         Ok(args) => commands::run(caller, args),
         Err(usage) => {

@@ -35,6 +35,9 @@ pub(crate) enum Command {
     Webhook(WebhookArgs),
     /// Create placeholders, release held runs and renew the certificates. Run two; one leads.
     Controller(ControllerArgs),
+    /// Switch pod-affinity off before it is deleted: hold no new run, stop the controller, release all held runs and delete all
+    /// placeholders.
+    ReleaseAll(NamespaceArgs),
     /// Hold a run's place on its node: do nothing until SIGTERM or SIGINT. Must be the first argument.
     Placeholder,
 }

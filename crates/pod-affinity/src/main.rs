@@ -1,4 +1,4 @@
-//! pod-affinity: one node for all pods of a PipelineRun. One binary, three processes.
+//! pod-affinity: one node for all pods of a PipelineRun. One binary for all processes.
 
 mod args;
 mod config_events;
@@ -27,7 +27,7 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     }
     match run(args.command) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             tracing::error!(%error, "the process ends");
             ExitCode::FAILURE
@@ -35,12 +35,14 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(command: Command) -> anyhow::Result<()> {
+fn run(command: Command) -> anyhow::Result<ExitCode> {
     // The installation fails only if a provider is installed already. kube's client would choose the same provider.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     match command {
-        Command::Webhook(args) => webhook::run(args),
-        Command::Controller(args) => controller::run(args),
+        Command::Webhook(args) => webhook::run(args)?,
+        Command::Controller(args) => controller::run(args)?,
+        Command::ReleaseAll(args) => return Ok(cli::release_all(&args.namespace)),
         Command::Placeholder => anyhow::bail!("`placeholder` must be the first argument"),
     }
+    Ok(ExitCode::SUCCESS)
 }

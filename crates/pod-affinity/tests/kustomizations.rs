@@ -18,6 +18,7 @@ const FAIL_OPEN: &str = "config/components/fail-open";
 const GUARDRAILS: &str = "config/components/guardrails";
 const MONITORING: &str = "config/components/monitoring";
 const POLICIES: &str = "config/components/policies";
+const RELEASE_ALL: &str = "config/components/release-all";
 const RESERVED_LABEL: &str = "config/components/reserved-label";
 const WARM_NODES: &str = "config/components/warm-nodes";
 const CERT_MANAGER: &str = "certs/cert-manager";
@@ -26,7 +27,7 @@ const OWN_CA: &str = "certs/own-ca";
 const EXTERNAL: &str = "certs/external";
 
 /// Each component, and the objects that it adds (+), changes (~) and removes (-).
-const COMPONENTS: [(&str, &[&str]); 9] = [
+const COMPONENTS: [(&str, &[&str]); 10] = [
     (
         FAIL_OPEN,
         &[
@@ -81,6 +82,17 @@ const COMPONENTS: [(&str, &[&str]); 9] = [
             "- Service pod-affinity-webhook",
             "- ServiceAccount pod-affinity-webhook",
             "~ Deployment pod-affinity-controller",
+        ],
+    ),
+    (
+        RELEASE_ALL,
+        &[
+            "+ ClusterRole pod-affinity-release-all",
+            "+ ClusterRoleBinding pod-affinity-release-all",
+            "+ Job pod-affinity-release-all",
+            "+ Role pod-affinity-release-all",
+            "+ RoleBinding pod-affinity-release-all",
+            "+ ServiceAccount pod-affinity-release-all",
         ],
     ),
     (
@@ -294,7 +306,7 @@ fn each_pair_of_components_can_be_combined_in_both_orders() {
         others.iter().map(|other| [*other, *one])
     });
     let pairs: Vec<_> = pairs.collect();
-    assert_eq!(pairs.len(), 8 * 7 / 2);
+    assert_eq!(pairs.len(), 9 * 8 / 2);
     thread::scope(|scope| {
         for pairs in pairs.chunks(pairs.len().div_ceil(2)) {
             scope.spawn(|| pairs.iter().for_each(|pair| is_independent_of_order(pair)));
@@ -382,7 +394,7 @@ fn each_overlay_is_the_base_with_one_component_and_is_documented() {
 /// These are also applied to an existing installation.
 #[test]
 fn components_that_only_add_objects_can_be_built_alone() {
-    for folder in [MONITORING, RESERVED_LABEL, WARM_NODES] {
+    for folder in [MONITORING, RELEASE_ALL, RESERVED_LABEL, WARM_NODES] {
         let alone = build(&workspace().join(folder));
         let added: BTreeSet<_> = alone.keys().map(|name| format!("+ {name}")).collect();
         assert_eq!(added, expected(&[folder]));

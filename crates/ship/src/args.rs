@@ -47,7 +47,15 @@ pub(crate) enum Command {
         #[arg(last = true, value_name = "KUBECTL ARGUMENTS")]
         kubectl: Vec<OsString>,
     },
-    /// Write the files of a release: the image for all platforms, manifests, the kubectl plugin, bills of materials,
+    /// Build and push the image, and write a Helm chart that installs the image by digest.
+    Chart {
+        /// The archive of the chart.
+        #[arg(long, value_name = "FILE", default_value = "pod-affinity.tgz")]
+        out: PathBuf,
+        #[command(flatten)]
+        image: ImageArgs,
+    },
+    /// Write the files of a release: the image for all platforms, manifests, the Helm chart, the kubectl plugin, bills of materials,
     /// provenance, checksums and signatures.
     Release(Box<ReleaseArgs>),
     /// Check the files of a release, as docs/releasing.md describes it for users.
@@ -174,7 +182,7 @@ pub(crate) struct ReleaseArgs {
     /// Private key of cosign that signs the files, and the image if the image is pushed. `COSIGN_PASSWORD` has its password.
     #[arg(long, value_name = "FILE")]
     pub(crate) key: Option<PathBuf>,
-    /// Push the image with the version as its tag.
+    /// Push the image and the chart with the version as their tag.
     #[arg(long)]
     pub(crate) push: bool,
     #[command(flatten)]
@@ -198,7 +206,7 @@ pub(crate) struct VerifyArgs {
     /// Public key of cosign. Without a key, no signature is checked.
     #[arg(long, value_name = "FILE")]
     pub(crate) key: Option<PathBuf>,
-    /// Check also the image in the registry.
+    /// Check also the image and the chart in the registry.
     #[arg(long = "registry")]
     pub(crate) in_registry: bool,
     #[command(flatten)]

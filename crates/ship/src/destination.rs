@@ -74,6 +74,24 @@ impl Destination {
         self.0.registry()
     }
 
+    /// Whether the registry is on this machine. crane uses plain HTTP there.
+    pub(crate) fn is_local(&self) -> bool {
+        let (host, _port) = self.registry().split_once(':').unwrap_or((self.registry(), ""));
+        ["localhost", "127.0.0.1"].contains(&host)
+    }
+
+    /// The folder of charts, beside the image.
+    pub(crate) fn charts(&self) -> String {
+        let (registry, repository) = (self.0.registry(), self.0.repository());
+        let above = repository.strip_suffix(PRODUCT).unwrap_or_default();
+        format!("{registry}/{above}charts")
+    }
+
+    /// The reference of the chart with this version.
+    pub(crate) fn chart(&self, version: &str) -> String {
+        format!("{}/{PRODUCT}:{version}", self.charts())
+    }
+
     /// The image's reference with a tag.
     pub(crate) fn tagged(&self, tag: &str) -> Reference {
         let (registry, repository) = self.owned();
@@ -114,6 +132,34 @@ mod tests {
 
     fn error(repository: &str) -> String {
         Destination::parse(Some(repository)).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn charts_are_beside_the_image() {
+        for (repository, chart) in [
+            ("ghcr.io/me", "ghcr.io/me/charts/pod-affinity:1.2.3"),
+            ("localhost:5000", "localhost:5000/charts/pod-affinity:1.2.3"),
+        ] {
+            assert_eq!(
+                Destination::parse(Some(repository)).unwrap().chart("1.2.3"),
+                chart
+            );
+        }
+    }
+
+    #[test]
+    fn registries_on_this_machine_are_known() {
+        for (repository, local) in [
+            ("localhost:5000", true),
+            ("127.0.0.1:1/x", true),
+            ("ghcr.io/me", false),
+        ] {
+            assert_eq!(
+                Destination::parse(Some(repository)).unwrap().is_local(),
+                local,
+                "{repository}"
+            );
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! daemon, pushes it, and resolves, applies, deletes or releases the manifests that refer to it.
 //!
 //! The modules [`image`], [`manifest`], [`sbom`] and [`destination`] are pure functions of their input; small modules call cargo,
-//! git, kubectl, crane and cosign; [`run`] lists the steps of each command, and [`release`] those of a release.
+//! git, kubectl, crane, cosign and helm; [`run`] lists the steps of each command, and [`release`] those of a release.
 
 /// Prints one line of progress to standard error, because other programs read standard output.
 macro_rules! status {
@@ -11,10 +11,12 @@ macro_rules! status {
 
 mod archive;
 mod args;
+mod chart;
 mod compile;
 mod crane;
 mod destination;
 mod elf;
+mod helm;
 mod image;
 mod kubectl;
 mod manifest;
@@ -25,6 +27,7 @@ mod run;
 mod sbom;
 mod tool;
 mod toolchain;
+mod variant;
 mod verify;
 mod workspace;
 

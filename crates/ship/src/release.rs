@@ -21,14 +21,16 @@ pub(crate) use signing::{Signer, Verifier};
 pub(crate) use version::Version;
 
 use crate::args::ReleaseArgs;
+use crate::chart::{self, Chart};
 use crate::crane::{self, Crane};
 use crate::destination::{self, Destination};
+use crate::helm::Helm;
 use crate::image::{self, Blob, Image};
-use crate::manifest::{self, Manifests, Selection};
+use crate::manifest::{self, Manifests};
 use crate::platform::Platform;
 use crate::product::{self, Source};
-use crate::tool::Scratch;
 use crate::toolchain::{self, Rustc};
+use crate::variant::{self, Variant, WITH_POLICIES, WITH_WEBHOOK};
 use crate::workspace::PRODUCT;
 use crate::{archive, tool};
 use files::Files;
@@ -60,7 +62,9 @@ pub(crate) enum Error {
     #[error(transparent)]
     Archive(#[from] archive::Error),
     #[error(transparent)]
-    Files(#[from] manifest::files::Error),
+    Variant(#[from] variant::Error),
+    #[error(transparent)]
+    Chart(#[from] chart::Error),
     #[error(transparent)]
     Manifest(#[from] manifest::Error),
     #[error(transparent)]
@@ -81,7 +85,7 @@ struct Release<'a> {
     destination: Destination,
 }
 
-/// Writes the files, signs them, and pushes the image. Returns the image reference by digest.
+/// Writes the files, signs them, and pushes the image and the chart. Returns the image reference by digest.
 pub(crate) fn release(args: &ReleaseArgs, source: &Source) -> Result<String, Error> {
     if source.provenance.dirty && !args.allow_dirty {
         return Err(Error::Dirty);
@@ -103,6 +107,7 @@ pub(crate) fn release(args: &ReleaseArgs, source: &Source) -> Result<String, Err
     for (name, manifests) in manifests {
         files.add(name, manifests.resolved(PRODUCT, &reference)?.joined());
     }
+    files.add(&chart::file_name(&args.version), release.chart(&reference)?);
     files.add(IMAGE_ARCHIVE, release.bundle(&index, &images)?);
     if !args.without_plugin {
         plugin::add(&release, &mut files)?;
@@ -163,25 +168,32 @@ impl Release<'_> {
         processors.map(move |&processor| Platform { processor, libc })
     }
 
-    /// All manifests with the version as a label, with the webhook and with policies.
+    /// All manifests, with the webhook and with policies.
     fn manifests(&self) -> Result<[(&'static str, Manifests); 2], Error> {
-        let scratch = Scratch::new("manifests")?;
-        let path = scratch.0.join("kustomization.yaml");
-        let read = |folder: &str| {
-            let text = kustomization(&scratch.0, &self.root().join(folder), &self.args.version);
-            std::fs::write(&path, text).map_err(|source| Error::Write {
-                path: path.clone(),
-                source,
-            })?;
-            let selection = Selection::Kustomization(scratch.0.clone());
-            let manifests = Manifests::checked(manifest::files::read(&selection)?)?;
-            manifests.images(&[PRODUCT])?;
-            Ok::<_, Error>(manifests)
-        };
+        let rendered = |variant: Variant| variant.rendered(self.root(), &self.args.version);
         Ok([
-            (MANIFESTS, read("config")?),
-            (POLICIES, read("overlays/policies")?),
+            (MANIFESTS, rendered(WITH_WEBHOOK)?),
+            (POLICIES, rendered(WITH_POLICIES)?),
         ])
+    }
+
+    /// The Helm chart, with the addresses of this release.
+    fn chart(&self, reference: &str) -> Result<Vec<u8>, Error> {
+        let mut chart = Chart::new(self.root(), &self.args.version, reference)?;
+        chart.describe(&self.addresses());
+        Ok(chart.packed(self.source.provenance.time)?)
+    }
+
+    /// Lines of Chart.yaml.
+    fn addresses(&self) -> String {
+        let maintainers = self.args.maintainers.iter();
+        let maintainers = maintainers.map(|person| json!({"name": person.name, "email": person.mail}));
+        let lines = [
+            ("home", json!(self.args.homepage)),
+            ("sources", json!([self.args.source_repository])),
+            ("maintainers", maintainers.collect()),
+        ];
+        lines.map(|(key, value)| format!("{key}: {value}\n")).concat()
     }
 
     /// Builds the image of each platform, and adds its bill of materials.
@@ -250,34 +262,22 @@ impl Release<'_> {
         Ok(())
     }
 
-    /// Pushes the index from the archive, and signs it.
+    /// Pushes the index from the archive and the chart, and signs both.
     fn push(&self, reference: &str, signer: Option<&Signer>) -> Result<(), Error> {
-        let version = self.args.version.as_str();
-        self.crane()?
-            .push_archive(&self.args.out.join(IMAGE_ARCHIVE), &self.destination, version)?;
-        match signer {
-            Some(signer) => {
-                Ok(signer.sign_image(&self.args.out, reference, self.args.registry.insecure_registry)?)
-            }
-            None => Ok(()),
-        }
+        let (version, out) = (&self.args.version, &self.args.out);
+        let crane = self.crane()?;
+        crane.push_archive(&out.join(IMAGE_ARCHIVE), &self.destination, version.as_str())?;
+        let insecure = self.args.registry.insecure_registry;
+        let helm = Helm::new(self.root(), &self.destination, insecure)?;
+        helm.push(&out.join(chart::file_name(version)))?;
+        let Some(signer) = signer else {
+            return Ok(());
+        };
+        signer.sign_image(out, reference, insecure)?;
+        let chart = self.destination.chart(version.plain());
+        let digest = crane.run(&["digest", &chart])?;
+        Ok(signer.sign(&format!("{chart}@{}", digest.trim()), insecure)?)
     }
-}
-
-/// A kustomization in the folder `here` that adds the version as a label to each object and pod template of the folder. Selectors keep
-/// their labels, because a later release could not change them.
-fn kustomization(here: &Path, folder: &Path, version: &Version) -> String {
-    // kustomize accepts only relative paths.
-    let up = here.components().skip(1).map(|_| "..").collect::<PathBuf>();
-    let folder = up.join(folder.strip_prefix("/").unwrap_or(folder));
-    json!({
-        "resources": [folder],
-        "labels": [{
-            "pairs": {"app.kubernetes.io/version": version.as_str()},
-            "includeTemplates": true,
-        }],
-    })
-    .to_string()
 }
 
 fn json(content: &serde_json::Value) -> Result<Vec<u8>, serde_json::Error> {

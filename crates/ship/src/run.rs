@@ -1,13 +1,16 @@
 //! The steps of each command.
 
 use crate::args::{Args, Command, ImageArgs, ManifestArgs, ReleaseArgs, VerifyArgs};
+use crate::chart::{self, Chart};
 use crate::kubectl::{self, Verb};
 use crate::manifest::{self, Manifests, Selection, files};
 use crate::product::{self, Source};
+use crate::release::Version;
 use crate::workspace::{self, PRODUCT, Provenance};
 use crate::{release, verify};
 use std::ffi::OsString;
 use std::io::{self, Write};
+use std::path::Path;
 
 /// A command failed.
 #[derive(Debug, thiserror::Error)]
@@ -22,6 +25,8 @@ pub(crate) enum Error {
     Product(#[from] product::Error),
     #[error(transparent)]
     Kubectl(#[from] kubectl::Error),
+    #[error(transparent)]
+    Chart(#[from] chart::Error),
     #[error(transparent)]
     Release(#[from] release::Error),
     #[error(transparent)]
@@ -41,6 +46,7 @@ pub(crate) fn run(args: Args) -> Result<u8, Error> {
             kubectl,
         } => apply(&manifests, &image, &kubectl),
         Command::Delete { manifests, kubectl } => delete(&manifests, &kubectl),
+        Command::Chart { out, image } => chart(&out, &image),
         Command::Release(args) => release(&args),
         Command::Verify(args) => verify(&args),
     }
@@ -64,6 +70,20 @@ fn apply(manifests: &ManifestArgs, image: &ImageArgs, arguments: &[OsString]) ->
 fn delete(manifests: &ManifestArgs, arguments: &[OsString]) -> Result<u8, Error> {
     let manifests = Manifests::checked(files::read(&manifests.selection())?)?;
     Ok(kubectl::run(Verb::Delete, &manifests.joined(), arguments)?)
+}
+
+fn chart(out: &Path, image: &ImageArgs) -> Result<u8, Error> {
+    let source = source(image.source.source_date_epoch)?;
+    let version = Version::of_source(&source.version);
+    let reference = product::ship(image, &source, &image.tags())?;
+    let chart = Chart::new(&source.workspace.root, &version, &reference)?;
+    let written = std::fs::write(out, chart.packed(source.provenance.time)?);
+    written.map_err(|source| chart::Error::Write {
+        path: out.to_owned(),
+        source,
+    })?;
+    status!("the chart is in {}", out.display());
+    print(&format!("{reference}\n"))
 }
 
 fn verify(args: &VerifyArgs) -> Result<u8, Error> {

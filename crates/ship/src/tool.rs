@@ -1,4 +1,4 @@
-//! The programs crane and cosign, which Go builds from the modules in hack/ at their first use. Go keeps them in its own build cache.
+//! The programs crane, cosign and helm, which Go builds from the modules in hack/ at their first use. Go keeps them in its own build cache.
 
 use std::ffi::OsStr;
 use std::io;
@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 /// A program of another project cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    #[error("go does not run ({0}): install Go 1.26 or newer, which builds crane and cosign")]
+    #[error("go does not run ({0}): install Go 1.26 or newer, which builds crane, cosign and helm")]
     Go(io::Error),
     #[error("go cannot build {name}: {cause}")]
     Build { name: &'static str, cause: String },
@@ -40,6 +40,10 @@ impl Tool {
 
     pub(crate) fn cosign(root: &Path) -> Result<Self, Error> {
         Self::built(root, "cosign")
+    }
+
+    pub(crate) fn helm(root: &Path) -> Result<Self, Error> {
+        Self::built(root, "helm")
     }
 
     /// Builds the program unless Go's cache has the program of these versions.

@@ -1,6 +1,7 @@
 //! `cargo ship verify`: checks a release with the programs that users have: crane and cosign.
 
 use crate::args::VerifyArgs;
+use crate::chart;
 use crate::crane::{self, Crane};
 use crate::destination::{self, Destination};
 use crate::image::hex;
@@ -26,6 +27,10 @@ pub(crate) enum Error {
     Image { found: String, wanted: String },
     #[error("{0} refers to another image than {IMAGE_REFERENCE}")]
     Manifests(&'static str),
+    #[error("{CHECKSUMS} lists no chart")]
+    NoChart,
+    #[error("{0} is not the chart of the release")]
+    Chart(String),
     #[error("{PROVENANCE} does not describe {0}")]
     Provenance(String),
     #[error(transparent)]
@@ -55,6 +60,7 @@ pub(crate) fn verify(root: &Path, args: &VerifyArgs) -> Result<(), Error> {
     status!("the archive contains the image of the manifests, and all its blobs");
     if args.in_registry {
         registry_serves(root, args, &reference)?;
+        registry_serves_chart(root, args, &reference, &checksums)?;
     }
     Ok(())
 }
@@ -152,6 +158,32 @@ fn registry_serves(root: &Path, args: &VerifyArgs, reference: &str) -> Result<()
     if let Some(key) = &args.key {
         Verifier::new(root, key)?.verify_image(reference, args.registry.insecure_registry)?;
         status!("the image in the registry has a valid signature and provenance");
+    }
+    Ok(())
+}
+
+/// The only layer of the chart is the archive of the release.
+fn registry_serves_chart(
+    root: &Path,
+    args: &VerifyArgs,
+    reference: &str,
+    checksums: &str,
+) -> Result<(), Error> {
+    let (image, _) = reference.split_once('@').unwrap_or_default();
+    let repository = image.rsplit_once('/').map(|(repository, _)| repository);
+    let mut files = digests(checksums).into_iter();
+    let chart = files.find_map(|(name, digest)| Some((chart::version_of(name)?, digest)));
+    let (version, digest) = chart.ok_or(Error::NoChart)?;
+    let chart = Destination::parse(repository)?.chart(version);
+    let crane = Crane::new(root, args.registry.insecure_registry)?;
+    let manifest: Value = serde_json::from_str(&crane.run(&["manifest", &chart])?).unwrap_or_default();
+    if manifest["layers"][0]["digest"] != format!("sha256:{digest}") {
+        return Err(Error::Chart(chart));
+    }
+    status!("the registry serves the chart");
+    if let Some(key) = &args.key {
+        Verifier::new(root, key)?.verify_chart(&chart, args.registry.insecure_registry)?;
+        status!("the chart in the registry has a valid signature");
     }
     Ok(())
 }

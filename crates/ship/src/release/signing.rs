@@ -33,12 +33,18 @@ impl Signer {
         self.cosign.run(&[&call[..], &OFFLINE].concat()).map(drop)
     }
 
+    /// Signs a pushed image or chart.
+    pub(crate) fn sign(&self, reference: &str, insecure: bool) -> Result<(), Error> {
+        let insecure = format!("--allow-insecure-registry={insecure}");
+        let sign = ["sign", "--recursive", reference, "--key", &self.key, &insecure];
+        self.cosign.run(&[&sign[..], &OFFLINE].concat()).map(drop)
+    }
+
     /// Signs the pushed index with its images, and attaches the provenance to the index.
     pub(crate) fn sign_image(&self, folder: &Path, reference: &str, insecure: bool) -> Result<(), Error> {
+        self.sign(reference, insecure)?;
         let insecure = format!("--allow-insecure-registry={insecure}");
         let common = ["--key", &self.key, &insecure];
-        let sign = ["sign", "--recursive", reference];
-        self.cosign.run(&[&sign[..], &common, &OFFLINE].concat())?;
         let scratch = Scratch::new("predicate")?;
         let (statement, file) = (folder.join(PROVENANCE), scratch.0.join("predicate.json"));
         write_predicate(&statement, &file).map_err(|source| Error::Read {
@@ -84,11 +90,19 @@ impl Verifier {
 
     /// Checks the signature and the provenance of the image in its registry.
     pub(crate) fn verify_image(&self, reference: &str, insecure: bool) -> Result<(), Error> {
+        self.verify(&["verify"], reference, insecure)?;
+        self.verify(&["verify-attestation", "--type", SLSA], reference, insecure)
+    }
+
+    /// Checks the signature of the chart in its registry.
+    pub(crate) fn verify_chart(&self, reference: &str, insecure: bool) -> Result<(), Error> {
+        self.verify(&["verify"], reference, insecure)
+    }
+
+    fn verify(&self, verb: &[&str], reference: &str, insecure: bool) -> Result<(), Error> {
         let insecure = format!("--allow-insecure-registry={insecure}");
         let common = ["--key", &self.key, WITHOUT_LOG, &insecure, reference];
-        self.cosign.run(&[&["verify"][..], &common].concat())?;
-        let attestation = ["verify-attestation", "--type", SLSA];
-        self.cosign.run(&[&attestation[..], &common].concat()).map(drop)
+        self.cosign.run(&[verb, &common].concat()).map(drop)
     }
 }
 

@@ -33,6 +33,11 @@ impl Version {
         }
     }
 
+    /// The version in Cargo.toml, which has no leading `v`.
+    pub(crate) fn of_source(version: &str) -> Self {
+        Self(format!("v{version}"))
+    }
+
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }

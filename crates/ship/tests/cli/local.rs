@@ -148,6 +148,7 @@ fn a_release_is_complete_and_the_same_each_time() {
         "kubectl-pod_affinity-linux-amd64.tar.gz",
         "kubectl-pod_affinity-linux-arm64.spdx.json",
         "kubectl-pod_affinity-linux-arm64.tar.gz",
+        "pod-affinity-1.2.3.tgz",
         "pod-affinity-image-linux-amd64.spdx.json",
         "pod-affinity-image-linux-arm64.spdx.json",
         "pod-affinity-image.tar",

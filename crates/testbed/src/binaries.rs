@@ -322,13 +322,22 @@ fn copy_folder(from: &Path, to: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recipe::{KUBELET, KUEUE, PROMETHEUS, PROMTOOL, TEKTON_ENTRYPOINT};
+    use crate::recipe::{FLUX, HELM_3, HELM_4, KUBELET, KUEUE, PROMETHEUS, PROMTOOL, TEKTON_ENTRYPOINT};
     use crate::versions::{Kubernetes, Tekton};
     use clap::ValueEnum;
 
     #[test]
     fn every_recipe_has_a_committed_module_with_its_version() {
-        let on_request = [&PROMTOOL, &PROMETHEUS, &KUEUE, &KUBELET, &TEKTON_ENTRYPOINT];
+        let on_request = [
+            &FLUX,
+            &HELM_3,
+            &HELM_4,
+            &KUEUE,
+            &PROMTOOL,
+            &PROMETHEUS,
+            &KUBELET,
+            &TEKTON_ENTRYPOINT,
+        ];
         for recipe in ALL.into_iter().chain(on_request) {
             let job = Job::new(recipe).unwrap();
             assert!(job.version.starts_with('v'), "{job:?}");

@@ -1,4 +1,4 @@
-//! Parts of other projects that tests need: custom resource definitions, a registry and its client, Prometheus and promtool, and
+//! Parts of other projects that tests need: custom resource definitions, a registry and its client, Helm, Flux, Prometheus and promtool, and
 //! Tekton's examples.
 
 use crate::apply;
@@ -7,7 +7,8 @@ use crate::error::{Result, write};
 use crate::part::{Launch, Part};
 use crate::probe;
 use crate::recipe::{
-    CERT_MANAGER, CRANE, PROMETHEUS, PROMETHEUS_OPERATOR, PROMTOOL, REGISTRY, TEKTONS_EXAMPLES,
+    CERT_MANAGER, CRANE, FLUX, HELM_3, HELM_4, PROMETHEUS, PROMETHEUS_OPERATOR, PROMTOOL, REGISTRY,
+    TEKTONS_EXAMPLES,
 };
 use crate::testbed::{READY, Testbed, built};
 use crate::versions::Versions;
@@ -31,6 +32,33 @@ pub enum Definitions {
 pub async fn crane() -> Result<PathBuf> {
     let [built] = built(|| binaries::ensure([&CRANE])).await?;
     Ok(built.program("crane"))
+}
+
+/// A major version of Helm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Helm {
+    /// Helm 3.
+    V3,
+    /// Helm 4.
+    V4,
+}
+
+impl Helm {
+    /// Path of helm.
+    pub async fn path(self) -> Result<PathBuf> {
+        let recipe = match self {
+            Self::V3 => &HELM_3,
+            Self::V4 => &HELM_4,
+        };
+        let [built] = built(move || binaries::ensure([recipe])).await?;
+        Ok(built.program("helm"))
+    }
+}
+
+/// Path of the program that applies objects as Flux does.
+pub async fn flux() -> Result<PathBuf> {
+    let [built] = built(|| binaries::ensure([&FLUX])).await?;
+    Ok(built.program("flux"))
 }
 
 /// Path of promtool.

@@ -53,7 +53,7 @@ pub use autoscaler::NodeGroup;
 pub use binaries::{autoscalers_are_built, build_all, build_autoscalers, build_for_autoscaler, releases};
 pub use error::{Error, Result};
 pub use faults::{Fault, Faults};
-pub use foreign::{Definitions, crane, promtool, tektons_examples};
+pub use foreign::{Definitions, Helm, crane, flux, promtool, tektons_examples};
 pub use kwok::Nodes;
 pub use options::{Audit, Cores, Limits, Options, Settings};
 pub use part::Part;

@@ -144,6 +144,30 @@ pub(crate) static CRANE: Recipe = Recipe {
     assets: &[],
 };
 
+/// Helm, which `cargo ship` also uses.
+pub(crate) static HELM_3: Recipe = Recipe {
+    name: "helm",
+    module: "helm.sh/helm/v3",
+    programs: &[("helm.sh/helm/v3/cmd/helm", "helm")],
+    tags: "",
+    link_kubernetes_version: false,
+    assets: &[],
+};
+pub(crate) static HELM_4: Recipe = Recipe {
+    name: "helm-4",
+    module: "helm.sh/helm/v4",
+    programs: &[("helm.sh/helm/v4/cmd/helm", "helm")],
+    ..HELM_3
+};
+
+/// A command of this project that applies objects with the library of Flux's controllers.
+pub(crate) static FLUX: Recipe = Recipe {
+    name: "flux",
+    module: "github.com/fluxcd/pkg/ssa",
+    programs: &[("pod-affinity.tekton.dev/hack/flux", "flux")],
+    ..HELM_3
+};
+
 /// Prometheus' tool that tests alert rules, without service discovery, which would add the clients of twenty clouds.
 pub(crate) static PROMTOOL: Recipe = Recipe {
     name: "prometheus",

@@ -138,6 +138,7 @@ impl Release<'_> {
         self.report_version();
         if self.args.push {
             self.crane()?.check(&self.destination)?;
+            self.helm()?;
         }
         if self.args.without_plugin || self.args.binaries.is_some() {
             return Ok(());
@@ -148,6 +149,11 @@ impl Release<'_> {
 
     fn crane(&self) -> Result<Crane, Error> {
         Ok(Crane::new(self.root(), self.args.registry.insecure_registry)?)
+    }
+
+    fn helm(&self) -> Result<Helm, Error> {
+        let insecure = self.args.registry.insecure_registry;
+        Ok(Helm::new(self.root(), &self.destination, insecure)?)
     }
 
     fn root(&self) -> &Path {
@@ -267,12 +273,11 @@ impl Release<'_> {
         let (version, out) = (&self.args.version, &self.args.out);
         let crane = self.crane()?;
         crane.push_archive(&out.join(IMAGE_ARCHIVE), &self.destination, version.as_str())?;
-        let insecure = self.args.registry.insecure_registry;
-        let helm = Helm::new(self.root(), &self.destination, insecure)?;
-        helm.push(&out.join(chart::file_name(version)))?;
+        self.helm()?.push(&out.join(chart::file_name(version)))?;
         let Some(signer) = signer else {
             return Ok(());
         };
+        let insecure = self.args.registry.insecure_registry;
         signer.sign_image(out, reference, insecure)?;
         let chart = self.destination.chart(version.plain());
         let digest = crane.run(&["digest", &chart])?;

@@ -26,7 +26,7 @@ const AT_LEAST: usize = 3;
 /// The interval at which runs are created during the uninstallation.
 const EVERY: Duration = Duration::from_secs(1);
 
-async fn until_released(bed: &Testbed, run: &RunSpec) -> DynamicObject {
+pub(crate) async fn until_released(bed: &Testbed, run: &RunSpec) -> DynamicObject {
     let released = |run: &DynamicObject| run.data["spec"].get("status").is_none();
     bed.until_run(run, "to be released", SOON, released)
         .await
@@ -229,7 +229,7 @@ fn left(bed: &Testbed) -> Vec<String> {
         .collect()
 }
 
-async fn until_nothing_is_left(bed: &Testbed) {
+pub(crate) async fn until_nothing_is_left(bed: &Testbed) {
     bed.until("no object of pod-affinity to be left", SOON, async || {
         let left = left(bed);
         if left.is_empty() { Ok(()) } else { Err(left) }

@@ -15,12 +15,13 @@ use placement::keys;
 use rcgen::date_time_ymd;
 use runtime::install;
 use serde_json::Value;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use testbed::product::{Installed, NAMESPACE};
 use testbed::runs::RunSpec;
 use testbed::{Definitions, Nodes, Options, Testbed};
 
-fn overlay(name: &str) -> PathBuf {
+pub(crate) fn overlay(name: &str) -> PathBuf {
     workspace().join("overlays").join(name)
 }
 
@@ -35,14 +36,13 @@ fn overlays() -> Vec<String> {
 }
 
 /// The overlay own-ca in a copy in which the user has put the certificate of a CA into certs/own-ca.
-fn own_ca(bed: &Testbed, authority: &str) -> PathBuf {
-    let copy = bed.folder().join("copy");
+pub(crate) fn own_ca(folder: &Path, authority: &str) -> PathBuf {
+    let copy = folder.join("copy");
     std::fs::create_dir_all(&copy).unwrap();
-    printed(&call(
-        bed,
-        "cp",
-        &["-r", "config", "certs", "overlays", copy.to_str().unwrap()],
-    ));
+    let mut command = Command::new("cp");
+    let folders = ["-r", "config", "certs", "overlays"];
+    let copied = command.args(folders).arg(&copy).current_dir(workspace());
+    printed(&copied.output().unwrap());
     std::fs::write(copy.join("certs/own-ca/ca.crt"), authority).unwrap();
     copy.join("overlays/own-ca")
 }
@@ -61,7 +61,7 @@ async fn the_api_server_accepts_the_base_and_every_overlay() {
     let names = overlays();
     assert_eq!(names, ["cert-manager", "fail-open", "own-ca", "policies"]);
     let authority = CertManager::start(&bed).await.ca();
-    let own_ca = own_ca(&bed, &authority);
+    let own_ca = own_ca(bed.folder(), &authority);
     let overlays = names.iter().map(|name| own_ca.with_file_name(name));
     let alone = [
         "config",
@@ -145,7 +145,7 @@ async fn versions(client: &Client) -> Vec<String> {
 }
 
 /// The webhook configurations go with the namespace.
-async fn until_owned(bed: &Testbed, client: &Client) {
+pub(crate) async fn until_owned(bed: &Testbed, client: &Client) {
     bed.until("an owner of the webhook configurations", SOON, async || {
         let mut owners = Vec::new();
         for name in [install::PIPELINE_RUN_WEBHOOK, install::POD_WEBHOOK] {
@@ -231,7 +231,7 @@ async fn with_a_ca_of_ones_own_its_certificates_serve_and_the_controller_leaves_
     // The steps of certs/README.md.
     kubectl(&bed, &["apply", "-f", "config/100-namespace.yaml"]);
     write(2100).await;
-    let installed = install(&bed, rendered(&own_ca(&bed, &user.ca()))).await;
+    let installed = install(&bed, rendered(&own_ca(bed.folder(), &user.ca()))).await;
     let client = bed.client().await.unwrap();
     until_served_until(&bed, &installed, 2100).await;
     until_owned(&bed, &client).await;

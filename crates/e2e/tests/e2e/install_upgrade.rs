@@ -6,35 +6,22 @@
 use crate::support::SOON;
 use crate::support::cli::tool;
 use crate::support::events::until_event;
-use crate::support::kubectl::{call, file, parsed, printed, workspace};
+use crate::support::kubectl::{call, file, parsed, printed};
 use crate::support::placeholders::bound_placeholder;
 use crate::support::pool;
 use crate::support::runs::{create, let_end, nodes_of};
-use crate::support::ship_program::{ADDRESSES, AMD64, BINARIES, ON_THIS_PROCESSOR, static_elf};
+use crate::support::ship_program::released;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::process::Command;
 use testbed::pace::AS_SHIPPED;
 use testbed::runs::{self, RunSpec, State};
 use testbed::{Audit, Nodes, Options, Testbed};
 
 /// The objects of a release, whose image contains only this version.
 fn release(bed: &Testbed, version: &str) -> Vec<Value> {
-    let (folder, binaries) = (bed.folder().join(version), bed.folder().join("binaries"));
-    std::fs::create_dir_all(&binaries).unwrap();
-    std::fs::write(binaries.join("pod-affinity-amd64"), static_elf(AMD64, version)).unwrap();
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut ship = Command::new(cargo);
-    ship.args(["ship", "release", version, "--repo=registry.invalid/team"])
-        .args(ADDRESSES)
-        .args(ON_THIS_PROCESSOR)
-        .arg("--out")
-        .arg(&folder)
-        .env(BINARIES, &binaries)
-        .current_dir(workspace());
-    printed(&ship.output().unwrap());
+    let folder = released(bed.folder(), version);
     parsed(&std::fs::read_to_string(folder.join("release.yaml")).unwrap())
 }
 

@@ -18,6 +18,8 @@ pub(crate) mod events;
 pub(crate) mod fake_csi;
 /// Runs all tests in the right order, and prints the report at the end.
 pub(crate) mod harness;
+/// helm, with the chart of a release.
+pub(crate) mod helm;
 /// A release, installed by the commands of the pages.
 pub(crate) mod install;
 /// kubectl, run against a testbed.

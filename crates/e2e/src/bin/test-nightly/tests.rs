@@ -41,6 +41,14 @@ pub(crate) const NIGHTLY: [Nightly; 18] = [
         "cargo test --test e2e -- a_signed_release",
     ),
     nightly(
+        "the chart with Helm 3 and 4: adoption, upgrade, rollback, uninstallation",
+        "cargo test --test e2e -- helm_lifecycle",
+    ),
+    nightly(
+        "no difference for Argo CD and Flux after the controller wrote its fields",
+        "cargo test --test e2e -- gitops",
+    ),
+    nightly(
         "the workflows for a forge",
         "cd hack/actionlint && CGO_ENABLED=0 go tool actionlint ../../.github/workflows/*.yml",
     ),

@@ -10,7 +10,7 @@ pub(crate) const NOT_EXECUTED: &str = "# not executed by a test";
 const NIGHTLY: &str = "# executed by a nightly test";
 
 /// Pages, headings, and the tests that execute the blocks between this heading and the next one.
-pub(crate) const EXECUTED: [(&str, &str, &str); 38] = [
+pub(crate) const EXECUTED: [(&str, &str, &str); 43] = [
     ("README.md", "# pod-affinity", PAGES),
     ("README.md", "## Install", PAGES),
     ("README.md", "## Install", SHIP),
@@ -28,6 +28,11 @@ pub(crate) const EXECUTED: [(&str, &str, &str); 38] = [
         "## Opt in by namespace",
         "opt_in_by_namespace::a_run_without_the_label",
     ),
+    ("docs/helm.md", "## Install with Helm", HELM),
+    ("docs/helm.md", "### Policies or webhook", HELM),
+    ("docs/helm.md", "## Upgrade with Helm", HELM),
+    ("docs/helm.md", "## Adopt an installation", HELM),
+    ("docs/helm.md", "## Uninstall with Helm", HELM),
     ("docs/install.md", "## From a release", PAGES),
     ("docs/install.md", "## From a clone", SHIP),
     ("docs/install.md", "## On kind", "real_node::runs::a_labelled_run"),
@@ -79,6 +84,7 @@ pub(crate) const EXECUTED: [(&str, &str, &str); 38] = [
     ("config/components/warm-nodes/README.md", "## Settings", KUSTOMIZE),
 ];
 
+const HELM: &str = "helm_lifecycle::";
 const KUSTOMIZE: &str = "docs_pages::the_kustomization";
 const PAGES: &str = "docs_pages::the_commands_of_the_pages";
 const SHIP: &str = "ship::cluster::the_manifests";
@@ -130,6 +136,7 @@ pub(crate) fn pages() -> Vec<String> {
     for folder in [
         "",
         "certs",
+        "chart",
         "docs",
         "docs/benchmarks",
         "docs/runbooks",

@@ -46,6 +46,23 @@ pub(crate) const ADDRESSES: [&str; 6] = [
 /// Arguments that leave out the parts of a release that take long to build.
 pub(crate) const ON_THIS_PROCESSOR: [&str; 2] = ["--without-plugin", "--platform=linux/amd64"];
 
+/// Writes a release below the folder, with an image that contains only the version, and returns the folder of the release.
+pub(crate) fn released(below: &Path, version: &str) -> PathBuf {
+    let (out, binaries) = (below.join(version), below.join("binaries"));
+    std::fs::create_dir_all(&binaries).unwrap();
+    std::fs::write(binaries.join("pod-affinity-amd64"), static_elf(AMD64, version)).unwrap();
+    let mut ship = Command::new(program());
+    ship.args(["release", version, "--repo=registry.invalid/team"])
+        .args(ADDRESSES)
+        .args(ON_THIS_PROCESSOR)
+        .arg("--out")
+        .arg(&out)
+        .env(BINARIES, &binaries)
+        .current_dir(workspace());
+    printed(&ship.output().unwrap());
+    out
+}
+
 /// Standard output of a command that must have succeeded.
 pub(crate) fn printed(output: &Output) -> String {
     assert!(

@@ -1,0 +1,75 @@
+//! Tools that apply on the server find no difference after the controller has written its fields: the data of the Secret, caBundle
+//! and the owner of the webhook configurations. Argo CD itself is not run. Of Flux, the library is run with which its controllers
+//! apply.
+
+use crate::install_overlays::until_owned;
+use crate::support::helm::chart;
+use crate::support::kubectl::{call, file, kubectl, printed};
+use crate::support::pool;
+use crate::support::ship_program::released;
+use serde_json::{Value, json};
+use testbed::product::NAMESPACE;
+use testbed::{Helm, Testbed};
+
+/// The objects of the chart with the webhook, without hooks.
+async fn objects(bed: &Testbed) -> Vec<Value> {
+    let chart = chart(Helm::V3, &released(bed.folder(), "v1.0.0"), "1.0.0").await;
+    chart.objects(&json!({"admission": "webhook", "releaseOnUninstall": false}))
+}
+
+/// Installs the objects with `apply`, which gets a file, and returns the file when the controller has written its fields.
+async fn installed(bed: &Testbed, objects: Vec<Value>, apply: impl Fn(&str)) -> String {
+    kubectl(bed, &["create", "namespace", NAMESPACE]);
+    let mut list = String::new();
+    let install = bed.install(objects, &[], async |objects| {
+        list = file(bed, "objects", &objects);
+        apply(&list);
+        Ok(())
+    });
+    install.await.unwrap();
+    until_owned(bed, &bed.client().await.unwrap()).await;
+    list
+}
+
+#[e2e_test(nightly, webhook)]
+async fn the_server_side_diff_of_argo_cd_is_empty_with_a_tracking_annotation_and_label() {
+    let tracked = [
+        (
+            "annotations",
+            "argocd.argoproj.io/tracking-id",
+            "pod-affinity:apps/Deployment:x/y",
+        ),
+        ("labels", "app.kubernetes.io/instance", "pod-affinity"),
+    ];
+    for (field, key, value) in tracked {
+        let bed = pool::bare().await;
+        let mut objects = objects(&bed).await;
+        for object in &mut objects {
+            object["metadata"][field][key] = json!(value);
+        }
+        let arguments = ["--server-side", "--field-manager=argocd-controller", "--filename"];
+        let list = installed(&bed, objects, |list| {
+            let apply = [&["apply"], &arguments[..], &[list]].concat();
+            kubectl(&bed, &apply);
+        });
+        let list = list.await;
+        let diff = [&["diff"], &arguments[..], &[list.as_str()]].concat();
+        assert_eq!(kubectl(&bed, &diff), "", "{key}");
+    }
+}
+
+#[e2e_test(nightly, webhook)]
+async fn a_second_apply_by_flux_changes_nothing() {
+    let bed = pool::bare().await;
+    let flux = testbed::flux().await.unwrap();
+    let flux = |list: &str| printed(&call(&bed, flux.to_str().unwrap(), &[list]));
+    let objects = objects(&bed).await;
+    let count = objects.len();
+    let all = |printed: &str, action: &str| printed.lines().filter(|line| line.starts_with(action)).count();
+    let list = installed(&bed, objects, |list| {
+        assert_eq!(all(&flux(list), "created "), count);
+    });
+    let list = list.await;
+    let again = flux(&list);
+    assert_eq!(all(&again, "unchanged "), count, "{again}");
+}

@@ -75,7 +75,7 @@ fn the_reference_lists_each_key_of_the_config_map_with_its_default() {
         };
         assert!(row[1].contains(&wanted), "{key}: {default:?} in {row:?}");
     }
-    let keys = defaults.into_iter().map(|(key, _)| key);
+    let keys = defaults.into_keys();
     assert_eq!(named("Configuration"), keys.collect());
 }
 

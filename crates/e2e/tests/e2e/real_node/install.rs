@@ -16,6 +16,27 @@ const AN_ASSIGNED_USER: &str = "
       - {op: add, path: /spec/template/spec/securityContext/runAsUser, value: 1000650000}
 ";
 
+/// The Job of the component release-all on the network of the node, as `ONE_NODE` has the other processes.
+const JOB_ON_ONE_NODE: &str = r#"
+resources: [manifests.yaml]
+patches:
+  - target: {kind: Job}
+    patch: |
+      apiVersion: batch/v1
+      kind: Job
+      metadata:
+        name: any
+      spec:
+        template:
+          spec:
+            hostNetwork: true
+            containers:
+              - name: release-all
+                env:
+                  - {name: KUBERNETES_SERVICE_HOST, value: 127.0.0.1}
+                  - {name: KUBERNETES_SERVICE_PORT, value: "API_PORT"}
+"#;
+
 /// An installation.
 pub(crate) struct Installation {
     manifests: PathBuf,
@@ -90,11 +111,15 @@ fn for_one_node(setup: &NodeSetup, name: &str, manifests: &str, more: &str) -> P
     patched
 }
 
-fn patches(setup: &NodeSetup) -> String {
+fn with_api_port(setup: &NodeSetup, patches: &str) -> String {
     let server = "--output=jsonpath={.clusters[0].cluster.server}";
     let server = setup.kubectl(&["config", "view", server]);
     let (_, api) = server.rsplit_once(':').unwrap();
-    let with_api = ONE_NODE.replace("API_PORT", api);
+    patches.replace("API_PORT", api)
+}
+
+fn patches(setup: &NodeSetup) -> String {
+    let with_api = with_api_port(setup, ONE_NODE);
     let words = ["WEBHOOK_PORT", "WEBHOOK_ADMIN", "CONTROLLER_ADMIN"];
     words.iter().fold(with_api, |patches, word| {
         patches.replace(word, &setup.bed.port().unwrap().to_string())
@@ -108,6 +133,23 @@ fn rolled_out(setup: &NodeSetup) {
         let namespace = "--namespace=tekton-pod-affinity";
         setup.kubectl(&[namespace, "rollout", "status", &deployment, "--timeout=120s"]);
     }
+}
+
+/// Executes the Job that the Helm chart has as a hook before a deletion, and waits until the Job has succeeded.
+pub(crate) fn release_all(setup: &NodeSetup, installed: &Installation) {
+    let folder = setup.folder("release-all");
+    let component = workspace().join("config/components/release-all");
+    let manifests = setup.kubectl(&["kustomize", component.to_str().unwrap()]);
+    let manifests = manifests.replace("ko://pod-affinity", &installed.image);
+    std::fs::write(folder.join("manifests.yaml"), manifests).unwrap();
+    let kustomization = with_api_port(setup, JOB_ON_ONE_NODE);
+    std::fs::write(folder.join("kustomization.yaml"), kustomization).unwrap();
+    let folder = folder.to_str().unwrap();
+    setup.kubectl(&["apply", "--kustomize", folder]);
+    let job = ["--namespace=tekton-pod-affinity", "job/pod-affinity-release-all"];
+    let wait = ["wait", "--for=condition=complete", "--timeout=120s"];
+    setup.kubectl(&[&wait[..], &job].concat());
+    setup.kubectl(&["delete", "--kustomize", folder]);
 }
 
 /// Deletes the manifests, and checks that no object with pod-affinity's name is left in any namespace or at cluster scope.

@@ -3,10 +3,11 @@
 use crate::real_node::install::{self, Installation};
 use crate::real_node::setup::{NodeSetup, SOON, start};
 use crate::real_node::volumes;
+use crate::support::runs::held_for_good;
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::{ContainerStatus, Node, Pod, ResourceRequirements};
 use kube::ResourceExt;
-use kube::api::{Api, DynamicObject, ListParams, PostParams, WatchEvent, WatchParams};
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams, PostParams, WatchEvent, WatchParams};
 use placement::keys;
 use serde_json::{Value, json};
 use std::time::Instant;
@@ -37,6 +38,8 @@ fn a_labelled_run_goes_from_pending_to_succeeded_in_containers() {
         install::forbid_resize(&setup).await;
         without_resize_a_reserve_is_given_back_by_a_new_placeholder(&setup).await;
         step("a run with a reserve has succeeded; its placeholder was recreated with small requests");
+        the_job_before_a_deletion_releases_a_held_run(&setup, &installed).await;
+        step("the Job before a deletion has released a held run and stopped the controller");
         install::uninstall(&setup, &installed);
         step("it is uninstalled, and nothing is left");
         let installed = install::from_a_release(&setup);
@@ -51,6 +54,24 @@ fn a_labelled_run_goes_from_pending_to_succeeded_in_containers() {
         before.is_as_before_and_without(&folder);
         step("nothing is left on the machine");
     });
+}
+
+async fn the_job_before_a_deletion_releases_a_held_run(setup: &NodeSetup, installed: &Installation) {
+    let held = held_for_good(&setup.bed, "default", "left-over").await;
+    install::release_all(setup, installed);
+    let api = runs::runs(&setup.bed.client().await.unwrap(), "default");
+    let run = api.get(held.name()).await.unwrap();
+    assert_ne!(state(&run), State::Pending);
+    let pods = "--selector=app.kubernetes.io/name=pod-affinity,app.kubernetes.io/component!=webhook";
+    let left = setup.kubectl(&[
+        "get",
+        "statefulsets,pods",
+        pods,
+        "--all-namespaces",
+        "--output=name",
+    ]);
+    assert_eq!(left, "");
+    api.delete(held.name(), &DeleteParams::default()).await.unwrap();
 }
 
 /// A run of two sequential tasks that execute pod-affinity's own binary.

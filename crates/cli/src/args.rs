@@ -26,7 +26,7 @@ expected state; 2 wrong usage; 3 the API server did not answer, or you lack a pe
 const CLUSTER: &str = "Cluster";
 
 /// The cluster, and the credentials.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 pub(crate) struct ClusterArgs {
     /// Path to the kubeconfig file. Default: the files in KUBECONFIG, or ~/.kube/config.
     #[arg(long, global = true, help_heading = CLUSTER, value_name = "FILE")]
@@ -57,6 +57,12 @@ pub(crate) struct ClusterArgs {
 /// A time limit; `None` means no limit. clap would take an `Option` as an optional argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limit(pub(crate) Option<Duration>);
+
+impl Default for Limit {
+    fn default() -> Self {
+        Self(Some(Duration::from_secs(15)))
+    }
+}
 
 /// The file name of the program, and the command that the user types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@ mod version;
 mod wait;
 mod write;
 
-use crate::args::{Args, Caller, ClusterArgs, CompletionArgs, Verb};
+use crate::args::{Args, Caller, ClusterArgs, CompletionArgs, DisableArgs, DryRun, Verb};
 use crate::client::{Cluster, cluster};
 use crate::requests::{RequestError, RequestResult};
 use crate::{args, complete, output};
@@ -24,6 +24,20 @@ const UNASKED: u8 = 3;
 /// Runs a command.
 pub(crate) fn run(caller: Caller, args: Args) -> ExitCode {
     block_on(answer(caller, args))
+}
+
+/// `disable --all-namespaces --stop-controller`.
+pub(crate) fn release_all(namespace: &str) -> ExitCode {
+    let args = DisableArgs {
+        all_namespaces: true,
+        stop_controller: true,
+        install_namespace: namespace.to_owned(),
+        dry_run: DryRun::None,
+    };
+    let cluster = ClusterArgs::default();
+    block_on(with_cluster(&cluster, async |cluster| {
+        Box::pin(write::disable(&cluster, &args)).await
+    }))
 }
 
 /// Completes the last of these words.

@@ -38,20 +38,12 @@ mod watch;
 mod words;
 
 use args::Caller;
-use std::ffi::OsString;
 use std::process::ExitCode;
 
-/// Switches pod-affinity off and releases all held runs: `disable --all-namespaces --stop-controller` in a pod.
+/// Switches pod-affinity off and releases all held runs: `disable --all-namespaces --stop-controller`, with the account of the pod.
+/// Links no other command into the caller.
 pub fn release_all(namespace: &str) -> ExitCode {
-    let words = [
-        "",
-        "disable",
-        "--all-namespaces",
-        "--stop-controller",
-        "--install-namespace",
-        namespace,
-    ];
-    run(Caller::of(""), words.map(Into::into))
+    commands::release_all(namespace)
 }
 
 /// Runs the program.
@@ -63,10 +55,6 @@ pub fn main() -> ExitCode {
     if complete::is_completion(&program) {
         return commands::complete(caller, &words[1..]);
     }
-    run(caller, words)
-}
-
-fn run(caller: Caller, words: impl IntoIterator<Item = OsString>) -> ExitCode {
     match args::parse(caller, words) {
         Ok(args) => commands::run(caller, args),
         Err(usage) => {

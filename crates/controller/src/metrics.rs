@@ -105,11 +105,7 @@ impl Metrics {
                 "Guarded writes that found the object changed, and changed nothing",
             ),
             watch_errors: counted(registry, "watch_errors", "Watches that broke and were restarted"),
-            starts: counted(
-                registry,
-                "starts",
-                "Runs that prefer warm nodes and got a node, by whether an earlier run used the node",
-            ),
+            starts: counted(registry, "starts", "Runs released on a warm or another node"),
             fields_ignored: counted(
                 registry,
                 "fields_ignored",

@@ -2,9 +2,12 @@
 //! labelled run gets a warning. An operator can reset the flag at any time (tektoncd/pipeline#9174).
 
 use crate::index::{Index, Reduced};
+use crate::lists;
+use futures::{Stream, StreamExt, stream};
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::runtime::watcher::Config as Watch;
+use kube::runtime::watcher::{self, Config, Event};
+use kube::{Api, Client};
 use placement::coschedule::{FEATURE_FLAGS, PlacingMode};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -22,9 +25,15 @@ pub(crate) struct WatchedFlags {
     data: BTreeMap<String, String>,
 }
 
-/// The controller has the right to this ConfigMap only.
-pub(crate) fn flags() -> Watch {
-    Watch::default().fields(&format!("metadata.name={FEATURE_FLAGS}"))
+/// Watches the flags, as soon as the namespace of Tekton is known. The controller has the right to this ConfigMap only.
+pub(crate) fn watch(
+    client: Client,
+    namespace: impl Future<Output = String> + Send + 'static,
+) -> impl Stream<Item = watcher::Result<Event<WatchedFlags>>> + Send {
+    stream::once(namespace).flat_map(move |namespace| {
+        let flags = Config::default().fields(&format!("metadata.name={FEATURE_FLAGS}"));
+        lists::watch(Api::namespaced(client.clone(), &namespace), flags)
+    })
 }
 
 /// Reduces the ConfigMap.

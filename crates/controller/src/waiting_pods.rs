@@ -5,8 +5,9 @@
 
 use crate::index::{Index, Reduced};
 use crate::placeholders::{OfRun, of};
-use crate::pods::PodView;
+use crate::pods::{self, PodView};
 use kube::ResourceExt;
+use kube::runtime::watcher::Config as Watch;
 use placement::keys;
 use placement::names::RunKey;
 use placement::plan::RequeueMark;
@@ -23,6 +24,13 @@ pub(crate) struct PodKey {
     pub(crate) namespace: String,
     pub(crate) group: String,
     name: String,
+}
+
+/// Selects task pods by the phase Pending, which includes pods that are bound and not started. The cache drops bound pods.
+pub(crate) fn pending() -> Watch {
+    Watch::default()
+        .labels(&pods::tasks())
+        .fields("status.phase=Pending")
 }
 
 /// Reduces a pod of a group. The value is `None` if the pod has a node or is being deleted.

@@ -12,9 +12,8 @@ use crate::metrics::Metrics;
 use crate::observe::Stores;
 use crate::placeholders::{self, ObjectKey, OfRun, run_of};
 use crate::quotas::QuotaState;
-use crate::tekton_flags::{self, WatchedFlags};
 use crate::waiting_pods::{self, PodKey};
-use crate::{foreign_events, nodes, pods, quotas};
+use crate::{foreign_events, nodes, quotas, tekton_flags};
 use futures::future::{BoxFuture, Shared};
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt, TryStreamExt, future, stream};
@@ -140,9 +139,13 @@ impl Watches {
         );
         let others = [
             self.watch("nodes", all(), writers.nodes, nodes::node, runs_on_nodes),
-            self.watch("pending_pods", pending(), writers.waiting, waiting_pods::pod, {
-                move |stores, pods| runs_of_pods(stores, pods, &relaxed)
-            }),
+            self.watch(
+                "pending_pods",
+                waiting_pods::pending(),
+                writers.waiting,
+                waiting_pods::pod,
+                move |stores, pods| runs_of_pods(stores, pods, &relaxed),
+            ),
             self.watch("resourcequotas", all(), writers.quotas, quotas::quota, {
                 move |_, changed| {
                     changed
@@ -153,7 +156,10 @@ impl Watches {
             }),
         ];
         let runs = self.runs(writers.runs, gone);
-        let flags = self.tekton_flags(writers.tekton_flags);
+        let flags = tekton_flags::watch(self.client.clone(), self.tekton_namespace.clone());
+        let flags = self.follow("configmaps", flags, writers.tekton_flags, tekton_flags::mode, {
+            |stores, _| stores.labelled_runs()
+        });
         let woken = stream::select_all(own.into_iter().chain(events).chain(others).chain([flags]));
         (runs, woken)
     }
@@ -239,18 +245,6 @@ impl Watches {
         self.follow(resource, events, writer, reduce, woken)
     }
 
-    /// Watches Tekton's feature flags, as soon as the namespace of Tekton is known.
-    fn tekton_flags(&self, writer: IndexWriter<String, PlacingMode>) -> BoxStream<'static, Trigger> {
-        let client = self.client.clone();
-        let events = stream::once(self.tekton_namespace.clone()).flat_map(move |namespace| {
-            let maps: Api<WatchedFlags> = Api::namespaced(client.clone(), &namespace);
-            lists::watch(maps, tekton_flags::flags())
-        });
-        self.follow("configmaps", events, writer, tekton_flags::mode, |stores, _| {
-            stores.labelled_runs()
-        })
-    }
-
     /// Fills the cache of one kind of object. Returns the runs that a change triggers.
     fn follow<O, K, V>(
         &self,
@@ -313,13 +307,6 @@ fn runs_of_tasks(stores: &Stores, changed: &[(EventKey, ObservedEvent)]) -> Vec<
         runs.filter(|run| can_be_task_of(task, &run.name))
     });
     runs.collect()
-}
-
-/// Selects task pods by the phase Pending, which includes pods that are bound and not started. The cache drops bound pods.
-fn pending() -> Watch {
-    Watch::default()
-        .labels(&pods::tasks())
-        .fields("status.phase=Pending")
 }
 
 fn placeholders() -> Watch {

@@ -152,7 +152,7 @@ fn create(observed: &Observation, enrolment: Enrolment, creation: &Creation, ima
         run.template.restrict_to(volume);
     }
     if let Some(nodes) = &creation.warm_nodes {
-        run.template.prefer(nodes);
+        nodes.prefer_in(&mut run.template);
     }
     let mut placeholder = stateful_set(&run, enrolment, &creation.labels, &observed.config, image);
     if let Some(nodes) = &creation.warm_nodes {

@@ -3,7 +3,6 @@
 use crate::keys;
 use crate::names::RunKey;
 use crate::volume;
-use crate::warm::WarmNodes;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Affinity, LocalObjectReference, NodeSelector, Toleration};
 use std::collections::BTreeMap;
@@ -227,16 +226,5 @@ impl PodTemplate {
     pub(crate) fn restrict_to(&mut self, volume: &NodeSelector) {
         let affinity = self.affinity.get_or_insert_default();
         volume::restrict(affinity.node_affinity.get_or_insert_default(), volume);
-    }
-
-    /// Adds preferences for nodes of earlier runs.
-    pub(crate) fn prefer(&mut self, nodes: &WarmNodes) {
-        let mut preferences = nodes.preferences().peekable();
-        if preferences.peek().is_some() {
-            let affinity = self.affinity.get_or_insert_default();
-            let affinity = affinity.node_affinity.get_or_insert_default();
-            let preferred = &mut affinity.preferred_during_scheduling_ignored_during_execution;
-            preferred.get_or_insert_default().extend(preferences);
-        }
     }
 }

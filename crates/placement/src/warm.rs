@@ -4,7 +4,7 @@
 //! no node.
 
 use crate::config::Config;
-use crate::run::Run;
+use crate::run::{PodTemplate, Run};
 use k8s_openapi::api::core::v1::{NodeSelectorRequirement, NodeSelectorTerm, PreferredSchedulingTerm};
 use std::fmt;
 
@@ -53,8 +53,18 @@ impl WarmNodes {
         Self::of_runs(text.split(',').filter(|node| !node.is_empty()).map(str::to_owned))
     }
 
-    /// The preferences for a placeholder.
-    pub(crate) fn preferences(&self) -> impl Iterator<Item = PreferredSchedulingTerm> {
+    /// Adds the preferences for these nodes to the pod template of a run.
+    pub(crate) fn prefer_in(&self, template: &mut PodTemplate) {
+        let mut preferences = self.preferences().peekable();
+        if preferences.peek().is_some() {
+            let affinity = template.affinity.get_or_insert_default();
+            let affinity = affinity.node_affinity.get_or_insert_default();
+            let preferred = &mut affinity.preferred_during_scheduling_ignored_during_execution;
+            preferred.get_or_insert_default().extend(preferences);
+        }
+    }
+
+    fn preferences(&self) -> impl Iterator<Item = PreferredSchedulingTerm> {
         self.0
             .iter()
             .zip(WEIGHTS)

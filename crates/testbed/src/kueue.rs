@@ -5,7 +5,7 @@ use crate::binaries;
 use crate::error::{Error, Result, write};
 use crate::part::{Launch, Part};
 use crate::probe;
-use crate::recipe::KUEUE;
+use crate::recipe::{KUEUE, KUEUE_MANIFESTS};
 use crate::tekton::redirect;
 use crate::testbed::{READY, Testbed, built};
 use k8s_openapi::api::core::v1::Secret;
@@ -18,8 +18,6 @@ use std::path::Path;
 const NAMESPACE: &str = "kueue-system";
 /// The Secret in which Kueue keeps the certificate of its webhooks.
 const SECRET: &str = "kueue-webhook-server-cert";
-/// The folder of Kueue's manifests in its module.
-pub(crate) const MANIFESTS: &str = "config";
 
 impl Testbed {
     /// Starts Kueue.
@@ -27,7 +25,7 @@ impl Testbed {
         let [built] = built(|| binaries::ensure([&KUEUE])).await?;
         let (health, webhooks) = (self.port()?, self.port()?);
         let client = self.client().await?;
-        let manifests = apply::rendered(&built.asset(MANIFESTS).join("default"))?;
+        let manifests = apply::rendered(&built.asset(KUEUE_MANIFESTS).join("default"))?;
         let mut manifests: Vec<_> = manifests
             .into_iter()
             .filter(|object| object["kind"] != "Deployment" && object["kind"] != "APIService")

@@ -328,15 +328,17 @@ impl Parts {
     pub(crate) fn setting(&self, part: Part, name: &str) -> Option<String> {
         let running = self.running();
         let env = &running.get(&part)?.launch.env;
-        env.iter()
-            .find(|(key, _)| key == name)
-            .map(|(_, value)| value.clone())
+        let (_, value) = env.iter().find(|(key, _)| key == name)?;
+        Some(value.clone())
     }
 
     /// Parts that were started and not forgotten.
     pub(crate) fn known(&self, which: impl Fn(Part) -> bool) -> Vec<Part> {
-        let running = self.running();
-        running.keys().copied().filter(|part| which(*part)).collect()
+        self.running()
+            .keys()
+            .copied()
+            .filter(|part| which(*part))
+            .collect()
     }
 
     pub(crate) fn pid(&self, part: Part) -> Option<u32> {

@@ -28,6 +28,8 @@ const PIPELINE: &str = "github.com/tektoncd/pipeline";
 pub(crate) const TEKTONS_EXAMPLES: &str = "examples/v1/pipelineruns";
 const AUTOSCALER: &str = "k8s.io/autoscaler/cluster-autoscaler";
 const KARPENTER_MODULE: &str = "sigs.k8s.io/karpenter";
+/// Folder of Kueue's manifests.
+pub(crate) const KUEUE_MANIFESTS: &str = "config";
 const KUEUE_MODULE: &str = "sigs.k8s.io/kueue";
 const CERT_MANAGER_MODULE: &str = "github.com/cert-manager/cert-manager";
 const PROMETHEUS_OPERATOR_MODULE: &str = "github.com/prometheus-operator/prometheus-operator";
@@ -121,7 +123,7 @@ pub(crate) static KUEUE: Recipe = Recipe {
     programs: &[("sigs.k8s.io/kueue/cmd/kueue", "kueue")],
     tags: "",
     link_kubernetes_version: false,
-    assets: &[(KUEUE_MODULE, crate::kueue::MANIFESTS)],
+    assets: &[(KUEUE_MODULE, KUEUE_MANIFESTS)],
 };
 
 /// An OCI registry: a command of this project with one of the distribution project's storage drivers.

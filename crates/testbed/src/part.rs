@@ -1,11 +1,13 @@
 //! The parts as processes: starts parts with their own logs, checks them, stops them and starts them again.
 
+mod kind;
+
 use crate::error::{Error, Result, log_remedy, tail};
 use crate::options::Cores;
 use crate::usage;
+pub use kind::Part;
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
-use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -18,63 +20,6 @@ const LOST_ITS_LEASE: &str = "could not be renewed in time, or another process a
 
 /// Number of log lines that a failed test shows.
 const LAST_LOG_LINES: usize = 15;
-
-/// A part of the control plane, or a process of pod-affinity.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Part {
-    /// etcd.
-    Etcd,
-    /// kube-apiserver.
-    ApiServer,
-    /// kube-controller-manager.
-    ControllerManager,
-    /// kube-scheduler.
-    Scheduler,
-    /// KWOK.
-    Kwok,
-    /// Tekton's controller.
-    TektonController,
-    /// Tekton's webhook.
-    TektonWebhook,
-    /// The cluster autoscaler.
-    ClusterAutoscaler,
-    /// Karpenter.
-    Karpenter,
-    /// Kueue.
-    Kueue,
-    /// The OCI registry.
-    Registry,
-    /// Prometheus.
-    Prometheus,
-    /// The real node: its containerd and its kubelet.
-    RealNode,
-    /// A replica of pod-affinity's webhook.
-    Webhook(u8),
-    /// A replica of pod-affinity's controller.
-    Controller(u8),
-}
-
-impl fmt::Display for Part {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Etcd => f.write_str("etcd"),
-            Self::ApiServer => f.write_str("kube-apiserver"),
-            Self::ControllerManager => f.write_str("kube-controller-manager"),
-            Self::Scheduler => f.write_str("kube-scheduler"),
-            Self::Kwok => f.write_str("kwok"),
-            Self::TektonController => f.write_str("tekton-controller"),
-            Self::TektonWebhook => f.write_str("tekton-webhook"),
-            Self::ClusterAutoscaler => f.write_str("cluster-autoscaler"),
-            Self::Karpenter => f.write_str("karpenter"),
-            Self::Kueue => f.write_str("kueue"),
-            Self::Registry => f.write_str("registry"),
-            Self::Prometheus => f.write_str("prometheus"),
-            Self::RealNode => f.write_str("real-node"),
-            Self::Webhook(replica) => write!(f, "pod-affinity-webhook-{replica}"),
-            Self::Controller(replica) => write!(f, "pod-affinity-controller-{replica}"),
-        }
-    }
-}
 
 /// How a part is started.
 #[derive(Clone, Debug, PartialEq, Eq)]

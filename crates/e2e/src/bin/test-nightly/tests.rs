@@ -81,5 +81,5 @@ pub(crate) const NIGHTLY: [Nightly; 20] = [
         "PROPTEST_CASES=100000 cargo test --release -p placement -- --include-ignored",
     ),
     nightly("150 mutants by a random seed", "cargo mutants-sample"),
-    nightly("all pairs of Kubernetes and Tekton", "cargo compat"),
+    nightly("all versions of Kubernetes and Tekton", "cargo compat"),
 ];

@@ -248,11 +248,9 @@ fn place((node, enrolment): (&str, Enrolment)) -> String {
 
 /// Whether the start on this node is warm, if the run prefers warm nodes.
 fn start(observed: &Observation, node: &str) -> String {
-    let warm_nodes = observed
-        .statefulset
-        .as_ref()
-        .and_then(|it| it.warm_nodes.as_ref());
-    let reason = warm_nodes.map(|warm_nodes| format!("; {}", warm_nodes.reason(node)));
+    let reason = observed
+        .warm_nodes()
+        .map(|warm_nodes| format!("; {}", warm_nodes.reason(node)));
     reason.unwrap_or_default()
 }
 

@@ -88,10 +88,7 @@ fn released(done: Option<&Event>) -> Option<HoldEnd> {
 /// The start of a run that prefers warm nodes, on the node with which the run is released.
 fn start(observed: &Observation, event: &Event) -> Option<Start> {
     match event {
-        Event::Released { node: Some(node), .. } => {
-            let warm_nodes = observed.statefulset.as_ref()?.warm_nodes.as_ref()?;
-            Some(warm_nodes.start(node))
-        }
+        Event::Released { node: Some(node), .. } => Some(observed.warm_nodes()?.start(node)),
         _ => None,
     }
 }

@@ -8,6 +8,7 @@ use crate::opt_in::OptIn;
 use crate::placeholder::size;
 use crate::run::{self, SpecStatus};
 use crate::strategy::{Enrolment, Isolation, Scope, Strategy};
+use crate::warm::WarmNodes;
 use jiff::Timestamp;
 use std::time::Duration;
 use strum::IntoStaticStr;
@@ -209,6 +210,11 @@ impl Observation {
     pub(crate) fn limiting_quota(&self) -> Option<&str> {
         let chosen = chosen_strategy(self).unwrap_or(self.config.default_strategy);
         limiting_quota(self, resolved(self, chosen))
+    }
+
+    /// The nodes that the placeholder prefers, if the run prefers warm nodes.
+    pub fn warm_nodes(&self) -> Option<&WarmNodes> {
+        self.statefulset.as_ref()?.warm_nodes.as_ref()
     }
 
     /// The placeholder, if pod-affinity may change it.

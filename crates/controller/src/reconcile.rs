@@ -8,6 +8,7 @@ use crate::report::Report;
 use crate::write::{Cluster, Effect};
 use kube::runtime::reflector::ObjectRef;
 use placement::config::Config;
+use placement::mounts::constraints;
 use placement::placeholder::size::is_automatic;
 use placement::plan::{Creation, Decision, Event, Inputs, Observation, Plan, Quota, Read, Step, Tasks, plan};
 use placement::quota_room::RejectedTask;
@@ -134,12 +135,8 @@ impl Reconciler {
         if self.needs_turn(run) && self.memory.turns.is_busy(run) {
             return Ok((None, QuotaTurn::Busy));
         }
-        let nodes = if run.claims.is_empty() {
-            Vec::new()
-        } else {
-            self.stores.all_nodes()
-        };
-        let volumes = self.cluster.volumes(run, &nodes).await?;
+        let claims = self.cluster.existing_claims(run).await?;
+        let volumes = constraints(run, &claims, &self.stores.nodes.read());
         let labels = if config.placeholder_copied_labels.is_empty() {
             BTreeMap::new()
         } else {

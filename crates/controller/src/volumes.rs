@@ -4,20 +4,14 @@ use crate::api_error::StepError;
 use crate::write::{Cluster, with_timeout};
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::Api;
-use placement::mounts::{Claim, constraints, needs_volume};
-use placement::node::NodeFacts;
-use placement::plan::VolumeConstraints;
+use placement::mounts::{Claim, needs_volume};
 use placement::requests::Operation;
 use placement::run::Run;
 use placement::volume::required;
 
 impl Cluster {
-    /// What the run's PVCs mean to the placeholder in a cluster of these nodes.
-    pub(crate) async fn volumes(
-        &self,
-        run: &Run,
-        nodes: &[NodeFacts],
-    ) -> Result<VolumeConstraints, StepError> {
+    /// The PVCs of the run that exist.
+    pub(crate) async fn existing_claims(&self, run: &Run) -> Result<Vec<Claim>, StepError> {
         let api: Api<PersistentVolumeClaim> = self.api(&run.key.namespace);
         let mut claims = Vec::new();
         for name in &run.claims {
@@ -35,6 +29,6 @@ impl Cluster {
                 required: volume.as_ref().and_then(required).cloned(),
             });
         }
-        Ok(constraints(run, &claims, nodes))
+        Ok(claims)
     }
 }

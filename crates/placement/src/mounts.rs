@@ -61,8 +61,8 @@ pub fn needs_volume(run: &Run, claim: &PersistentVolumeClaim) -> bool {
     }
 }
 
-/// What the run's PVCs, in the order in which the run names them, mean to the placeholder.
-pub fn constraints(run: &Run, claims: &[Claim], nodes: &[NodeFacts]) -> VolumeConstraints {
+/// What the run's PVCs, in the order in which the run names them, mean to the placeholder in a cluster of these nodes, by name.
+pub fn constraints(run: &Run, claims: &[Claim], nodes: &BTreeMap<String, NodeFacts>) -> VolumeConstraints {
     let mut constraints = VolumeConstraints::default();
     let mut usable = of_template(&run.template);
     for Claim {
@@ -158,7 +158,11 @@ fn of_template(template: &PodTemplate) -> Option<NodeSelector> {
 }
 
 /// Restricts the usable nodes to nodes that can use this volume as well. Returns `false` without a change if there is no such node.
-fn narrow(usable: &mut Option<NodeSelector>, volume: Option<&NodeSelector>, nodes: &[NodeFacts]) -> bool {
+fn narrow(
+    usable: &mut Option<NodeSelector>,
+    volume: Option<&NodeSelector>,
+    nodes: &BTreeMap<String, NodeFacts>,
+) -> bool {
     let Some(volume) = volume else {
         return true;
     };
@@ -207,9 +211,9 @@ fn is_possible(term: &NodeSelectorTerm) -> bool {
 }
 
 /// Whether a term that names only existing nodes matches one of them. Another term may match a node that does not exist yet.
-fn may_match(term: &NodeSelectorTerm, nodes: &[NodeFacts]) -> bool {
+fn may_match(term: &NodeSelectorTerm, nodes: &BTreeMap<String, NodeFacts>) -> bool {
     let names_nodes = |it: &NodeSelectorRequirement| {
-        let is_node = |value: &String| nodes.iter().any(|node| is_name(node, &it.key, value));
+        let is_node = |value: &String| nodes.values().any(|node| is_name(node, &it.key, value));
         let values = it.values.as_deref().unwrap_or_default();
         it.operator == "In" && values.len() <= MOST_TERMS && values.iter().all(is_node)
     };
@@ -218,7 +222,7 @@ fn may_match(term: &NodeSelectorTerm, nodes: &[NodeFacts]) -> bool {
         .flatten();
     !lists.flatten().any(names_nodes)
         || nodes
-            .iter()
+            .values()
             .any(|node| term_matches(term, &node.name, &node.labels))
 }
 

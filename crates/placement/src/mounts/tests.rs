@@ -47,19 +47,20 @@ fn claim(name: &str, changes: &Value, required: Option<NodeSelector>) -> Claim {
 }
 
 /// A node of the zone east.
-fn nodes() -> [NodeFacts; 1] {
+fn nodes() -> BTreeMap<String, NodeFacts> {
     let labels = [
         ("zone", "east"),
         (keys::HOSTNAME, "host-1"),
         ("driver.example.com/node", "node-1"),
     ];
-    [NodeFacts {
+    let node = NodeFacts {
         name: "node-1".to_owned(),
         labels: labels
             .map(|(key, value)| (key.to_owned(), value.to_owned()))
             .into(),
         ..NodeFacts::default()
-    }]
+    };
+    [(node.name.clone(), node)].into()
 }
 
 /// Of these volumes, which the placeholder mounts.

@@ -2,9 +2,10 @@
 //! pod so that the pods of a run cannot share its node.
 
 use super::finding::{Check, Finding};
+use super::trial::{NAME, required_terms};
 use crate::requests::{RequestError, RequestResult, Server};
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::{Pod, PodAffinityTerm, PodSpec};
+use k8s_openapi::api::core::v1::{Pod, PodSpec};
 use kube::ResourceExt;
 use kube::api::ObjectMeta;
 use placement::config::Config;
@@ -15,7 +16,6 @@ use serde_json::json;
 use tokio::join;
 
 const PLACEHOLDER: Check = Check("placeholder");
-const NAME: &str = "pod-affinity-doctor";
 const DEFAULT_SCHEDULER: &str = "default-scheduler";
 
 /// The answers to the dry runs of a placeholder.
@@ -119,24 +119,15 @@ fn scheduler(wanted: &PodSpec, stored: &PodSpec) -> Option<Finding> {
 }
 
 fn terms(wanted: &PodSpec, stored: &PodSpec) -> Option<Finding> {
-    let is_kept = required_terms(wanted)
-        .iter()
-        .all(|term| required_terms(stored).contains(term));
+    let [wanted, stored] = [wanted, stored].map(|spec| required_terms(Some(spec)));
+    let is_kept = |(wanted, stored): (&Vec<_>, &Vec<_>)| wanted.iter().all(|term| stored.contains(term));
+    let is_kept = wanted.iter().zip(&stored).all(is_kept);
     (!is_kept).then(|| {
         PLACEHOLDER.bad(
             "Admission removes or changes the required affinity terms of a placeholder, so that other runs can use its node.",
             format!("Exempt pods with the label {} from the policy.", keys::GROUP),
         )
     })
-}
-
-fn required_terms(spec: &PodSpec) -> Vec<PodAffinityTerm> {
-    let affinity = spec.affinity.clone().unwrap_or_default();
-    let near = affinity.pod_affinity.unwrap_or_default();
-    let apart = affinity.pod_anti_affinity.unwrap_or_default();
-    let near = near.required_during_scheduling_ignored_during_execution;
-    let apart = apart.required_during_scheduling_ignored_during_execution;
-    [near, apart].into_iter().flatten().flatten().collect()
 }
 
 fn requests(wanted: &PodSpec, stored: &PodSpec) -> Option<Finding> {

@@ -8,7 +8,7 @@ use crate::requests::{RequestError, RequestResult};
 use crate::view::PipelineRun;
 use crate::words::list;
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, RuleWithOperations};
-use k8s_openapi::api::core::v1::{Pod, PodAffinityTerm};
+use k8s_openapi::api::core::v1::{Pod, PodAffinityTerm, PodSpec};
 use kube::ResourceExt;
 use kube::api::DynamicObject;
 use placement::names::Group;
@@ -20,7 +20,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 const WEBHOOK: Check = Check("webhook");
-const NAME: &str = "pod-affinity-doctor";
+/// The name of objects that exist only in a dry run.
+pub(super) const NAME: &str = "pod-affinity-doctor";
 /// Objects that are named; the rest is counted.
 const NAMED: usize = 10;
 /// The end of the names of pod-affinity's own webhook configurations and policies.
@@ -183,20 +184,20 @@ fn is_held(run: &PipelineRun) -> bool {
 /// Whether the pod has the terms of its group. Another required term is wrong, because pod-affinity makes all others preferred.
 pub(super) fn has_terms(pod: &Pod) -> bool {
     let wanted = terms(&Group::of(NAME), Strategy::default(), Isolation::default());
-    let affinity = pod
-        .spec
-        .as_ref()
-        .and_then(|spec| spec.affinity.clone())
-        .unwrap_or_default();
-    let required = |terms: Option<Vec<PodAffinityTerm>>| terms.unwrap_or_default();
-    let near = affinity
-        .pod_affinity
-        .map(|it| it.required_during_scheduling_ignored_during_execution);
-    let apart = affinity
-        .pod_anti_affinity
-        .map(|it| it.required_during_scheduling_ignored_during_execution);
-    let apart = required(apart.flatten());
-    required(near.flatten()) == [wanted.affinity] && wanted.anti_affinity.iter().all(|it| apart.contains(it))
+    let [near, apart] = required_terms(pod.spec.as_ref());
+    near == [wanted.affinity] && wanted.anti_affinity.iter().all(|it| apart.contains(it))
+}
+
+/// The required terms of the podAffinity and of the podAntiAffinity.
+pub(super) fn required_terms(spec: Option<&PodSpec>) -> [Vec<PodAffinityTerm>; 2] {
+    let affinity = spec.and_then(|spec| spec.affinity.clone()).unwrap_or_default();
+    let near = affinity.pod_affinity.unwrap_or_default();
+    let apart = affinity.pod_anti_affinity.unwrap_or_default();
+    [
+        near.required_during_scheduling_ignored_during_execution,
+        apart.required_during_scheduling_ignored_during_execution,
+    ]
+    .map(Option::unwrap_or_default)
 }
 
 /// A dry run: what has to change the object, and the sentences of the finding.

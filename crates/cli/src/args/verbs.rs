@@ -240,7 +240,7 @@ pub(crate) struct DoctorArgs {
     /// Namespace of the installation.
     #[arg(long, default_value = keys::NAMESPACE, value_name = "NAME")]
     pub(crate) install_namespace: String,
-    /// Namespace of Tekton Pipelines. By default, the `CustomResourceDefinition` of `PipelineRuns` names it.
+    /// Namespace of Tekton Pipelines. Default: the one that the definition of PipelineRuns names.
     #[arg(long, value_name = "NAME")]
     pub(crate) tekton_namespace: Option<String>,
 }

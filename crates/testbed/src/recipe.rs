@@ -93,14 +93,23 @@ const fn tekton(name: &'static str) -> Recipe {
     }
 }
 
+/// What most modules have in common: no build tags, no linked version and no kept files.
+const PLAIN: Recipe = Recipe {
+    name: "",
+    module: "",
+    programs: &[],
+    tags: "",
+    link_kubernetes_version: false,
+    assets: &[],
+};
+
 /// The cluster autoscaler with only its kwok provider.
 pub(crate) static CLUSTER_AUTOSCALER: Recipe = Recipe {
     name: "cluster-autoscaler",
     module: AUTOSCALER,
     programs: &[(AUTOSCALER, "cluster-autoscaler")],
     tags: "kwok",
-    link_kubernetes_version: false,
-    assets: &[],
+    ..PLAIN
 };
 
 /// Karpenter with its kwok provider.
@@ -108,12 +117,11 @@ pub(crate) static KARPENTER: Recipe = Recipe {
     name: "karpenter",
     module: KARPENTER_MODULE,
     programs: &[("sigs.k8s.io/karpenter/kwok", "karpenter")],
-    tags: "",
-    link_kubernetes_version: false,
     assets: &[
         (KARPENTER_MODULE, "pkg/apis/crds"),
         (KARPENTER_MODULE, "kwok/apis/crds"),
     ],
+    ..PLAIN
 };
 
 /// Kueue.
@@ -121,9 +129,8 @@ pub(crate) static KUEUE: Recipe = Recipe {
     name: "kueue",
     module: KUEUE_MODULE,
     programs: &[("sigs.k8s.io/kueue/cmd/kueue", "kueue")],
-    tags: "",
-    link_kubernetes_version: false,
     assets: &[(KUEUE_MODULE, KUEUE_MANIFESTS)],
+    ..PLAIN
 };
 
 /// An OCI registry: a command of this project with one of the distribution project's storage drivers.
@@ -131,9 +138,7 @@ pub(crate) static REGISTRY: Recipe = Recipe {
     name: "registry",
     module: "github.com/distribution/distribution/v3",
     programs: &[("pod-affinity.tekton.dev/hack/registry", "registry")],
-    tags: "",
-    link_kubernetes_version: false,
-    assets: &[],
+    ..PLAIN
 };
 
 /// A client of OCI registries, independent of the code of this project.
@@ -141,9 +146,7 @@ pub(crate) static CRANE: Recipe = Recipe {
     name: "crane",
     module: "github.com/google/go-containerregistry",
     programs: &[("github.com/google/go-containerregistry/cmd/crane", "crane")],
-    tags: "",
-    link_kubernetes_version: false,
-    assets: &[],
+    ..PLAIN
 };
 
 /// Helm, which `cargo ship` also uses.
@@ -151,15 +154,13 @@ pub(crate) static HELM_3: Recipe = Recipe {
     name: "helm",
     module: "helm.sh/helm/v3",
     programs: &[("helm.sh/helm/v3/cmd/helm", "helm")],
-    tags: "",
-    link_kubernetes_version: false,
-    assets: &[],
+    ..PLAIN
 };
 pub(crate) static HELM_4: Recipe = Recipe {
     name: "helm-4",
     module: "helm.sh/helm/v4",
     programs: &[("helm.sh/helm/v4/cmd/helm", "helm")],
-    ..HELM_3
+    ..PLAIN
 };
 
 /// A command of this project that applies objects with the library of Flux's controllers.
@@ -167,7 +168,7 @@ pub(crate) static FLUX: Recipe = Recipe {
     name: "flux",
     module: "github.com/fluxcd/pkg/ssa",
     programs: &[("pod-affinity.tekton.dev/hack/flux", "flux")],
-    ..HELM_3
+    ..PLAIN
 };
 
 /// Prometheus' tool that tests alert rules, without service discovery, which would add the clients of twenty clouds.
@@ -176,8 +177,7 @@ pub(crate) static PROMTOOL: Recipe = Recipe {
     module: "github.com/prometheus/prometheus",
     programs: &[("github.com/prometheus/prometheus/cmd/promtool", "promtool")],
     tags: "remove_all_sd",
-    link_kubernetes_version: false,
-    assets: &[],
+    ..PLAIN
 };
 
 /// The Prometheus server, without the files of its web pages.
@@ -190,20 +190,16 @@ pub(crate) static PROMETHEUS: Recipe = Recipe {
 pub(crate) static CERT_MANAGER: Recipe = Recipe {
     name: "cert-manager",
     module: CERT_MANAGER_MODULE,
-    programs: &[],
-    tags: "",
-    link_kubernetes_version: false,
     assets: &[(CERT_MANAGER_MODULE, "deploy/crds")],
+    ..PLAIN
 };
 
 /// The custom resource definitions of the Prometheus operator, without the operator.
 pub(crate) static PROMETHEUS_OPERATOR: Recipe = Recipe {
     name: "prometheus-operator",
     module: PROMETHEUS_OPERATOR_MODULE,
-    programs: &[],
-    tags: "",
-    link_kubernetes_version: false,
     assets: &[(PROMETHEUS_OPERATOR_MODULE, "example/prometheus-operator-crd")],
+    ..PLAIN
 };
 
 /// The kubelet of the real node.
@@ -220,8 +216,8 @@ pub(crate) static TEKTON_ENTRYPOINT: Recipe = Recipe {
     ..TEKTON
 };
 
-/// All recipes of the default versions, except those of Prometheus and Kueue, which only optional tests need, and the last two, which only a
-/// real node needs.
+/// All recipes of the default versions, except those of Prometheus, Kueue, Helm and Flux, which only optional tests need, and the last two,
+/// which only a real node needs.
 pub(crate) static ALL: [&Recipe; 8] = [
     &CONTROL_PLANE,
     &TEKTON,

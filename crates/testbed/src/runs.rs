@@ -171,6 +171,12 @@ pub fn runs(client: &Client, namespace: &str) -> Api<DynamicObject> {
     Api::namespaced_with(client.clone(), namespace, &resource())
 }
 
+/// The TaskRuns of a namespace, untyped.
+pub fn task_runs(client: &Client, namespace: &str) -> Api<DynamicObject> {
+    let kind = GroupVersionKind::gvk("tekton.dev", "v1", "TaskRun");
+    Api::namespaced_with(client.clone(), namespace, &ApiResource::from_gvk(&kind))
+}
+
 /// The API resource of PipelineRuns.
 pub fn resource() -> ApiResource {
     ApiResource::from_gvk(&GroupVersionKind::gvk("tekton.dev", "v1", "PipelineRun"))
@@ -295,9 +301,7 @@ impl Testbed {
     /// The messages of a run's failed tasks.
     async fn failures(&self, spec: &RunSpec) -> Result<String, String> {
         let client = self.client().await.map_err(|error| error.to_string())?;
-        let kind = GroupVersionKind::gvk("tekton.dev", "v1", "TaskRun");
-        let api: Api<DynamicObject> =
-            Api::namespaced_with(client, spec.namespace(), &ApiResource::from_gvk(&kind));
+        let api = task_runs(&client, spec.namespace());
         let of_run = ListParams::default().labels(&format!("{RUN_LABEL}={}", spec.name()));
         let tasks = api.list(&of_run).await.map_err(|error| error.to_string())?;
         let failed = tasks

@@ -34,16 +34,13 @@ const CPU: &str = "3";
 
 /// Changes the only `NodePool`.
 async fn configure_pool(client: &Client, spec: Value) {
-    let pools: Api<DynamicObject> = Api::all_with(client.clone(), &kind("NodePool"));
+    let kind = GroupVersionKind::gvk("karpenter.sh", "v1", "NodePool");
+    let pools: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::from_gvk(&kind));
     let spec = Patch::Merge(json!({"spec": spec}));
     pools
         .patch("default", &PatchParams::default(), &spec)
         .await
         .unwrap();
-}
-
-fn kind(kind: &str) -> ApiResource {
-    ApiResource::from_gvk(&GroupVersionKind::gvk("karpenter.sh", "v1", kind))
 }
 
 fn large(name: &str, tasks: &[&str]) -> RunSpec {
@@ -203,8 +200,7 @@ async fn sequence(bed: &Testbed, client: &Client, number: usize, used: &Used) ->
 
 /// The number of tasks of the run whose step had started.
 async fn started_tasks(client: &Client, run: &RunSpec) -> usize {
-    let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("tekton.dev", "v1", "TaskRun"));
-    let tasks: Api<DynamicObject> = Api::namespaced_with(client.clone(), run.namespace(), &kind);
+    let tasks = runs::task_runs(client, run.namespace());
     let of_run = ListParams::default().labels(&format!("{}={}", runs::RUN_LABEL, run.name()));
     let tasks = tasks.list(&of_run).await.unwrap().items;
     let has_started = |task: &&DynamicObject| !task.data["status"]["steps"].is_null();

@@ -3,7 +3,7 @@
 use crate::policies_at_work::admission;
 use crate::reserve::{cpu, still_node};
 use crate::support::SOON;
-use crate::support::cli::{plain, tool};
+use crate::support::cli::{on_one_line, tool};
 use crate::support::controller::configure;
 use crate::support::events::reasons;
 use crate::support::objects::node_of;
@@ -99,7 +99,10 @@ async fn a_policy_that_raises_requests_causes_one_resize_or_one_recreation() {
     let pre = tool(bed, "doctor --pre").await;
     let raised =
         "Admission raises the requests of a placeholder from cpu=50m, memory=100Mi to cpu=200m, memory=100Mi";
-    assert!(pre.code == Some(0) && words(&pre.out).contains(raised), "{pre:?}");
+    assert!(
+        pre.code == Some(0) && on_one_line(&pre.out).contains(raised),
+        "{pre:?}"
+    );
     // KWOK's nodes reject a resize.
     bed.add_nodes(&Nodes::new("rejects", 1)).await.unwrap();
     still_node(bed, &client, "resizes-0").await;
@@ -161,11 +164,6 @@ async fn a_placeholder_goes_where_a_policy_sends_the_tasks() {
     assert!(!reported.contains(&"MovedOff".to_owned()), "{reported:?}");
 }
 
-/// The text of the tool on one line.
-fn words(text: &str) -> String {
-    plain(text).split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
 /// As on GKE Autopilot, which restricts pods that must not be evicted.
 #[e2e_test]
 async fn doctor_reports_a_policy_that_rejects_placeholders_before_the_installation() {
@@ -188,7 +186,7 @@ async fn doctor_reports_a_policy_that_rejects_placeholders_before_the_installati
     apply_all(&client, &objects).await.unwrap();
     bed.until("doctor to report the policy", SOON, async || {
         let pre = tool(bed, "doctor --pre").await;
-        let text = words(&pre.out);
+        let text = on_one_line(&pre.out);
         let is_reported = text
             .contains("The API server rejects a placeholder (dry run in namespace default)")
             && text.contains("extended duration pods have no affinity");

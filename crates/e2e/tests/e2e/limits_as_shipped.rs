@@ -7,10 +7,8 @@ use crate::support::pool;
 use crate::support::runs::{bound_task, create, let_end};
 use crate::support::testbeds::kill_webhooks;
 use futures::future::join_all;
-use kube::api::{Api, DynamicObject};
-use kube::core::{ApiResource, GroupVersionKind};
 use std::time::{Duration, Instant};
-use testbed::runs::RunSpec;
+use testbed::runs::{RunSpec, task_runs};
 use testbed::{Limits, Nodes, Options, Testbed};
 
 const RUNS: usize = 30;
@@ -74,8 +72,7 @@ async fn beside_two_lost_calls(limits: Limits) -> Duration {
 
 /// Waits until the TaskRun has failed with this message of Tekton, which does not name the cause.
 async fn until_reported(bed: &Testbed, task_run: &str, message: &str) {
-    let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("tekton.dev", "v1", "TaskRun"));
-    let task_runs: Api<DynamicObject> = Api::namespaced_with(bed.client().await.unwrap(), "default", &kind);
+    let task_runs = task_runs(&bed.client().await.unwrap(), "default");
     bed.until(format!("{task_run} to fail: {message}"), DEADLINE, async || {
         let found = task_runs.get(task_run).await.map_err(|error| error.to_string())?;
         let reported = found.data["status"]["conditions"][0]["message"].as_str();

@@ -7,12 +7,10 @@ use crate::support::placeholders::{bound_placeholder, placeholder_name, sets};
 use crate::support::runs::{bound_task, create, let_task_end, until_unschedulable};
 use crate::support::testbeds::fresh;
 use jiff::{SignedDuration, Timestamp};
-use kube::api::{Api, DynamicObject};
-use kube::core::{ApiResource, GroupVersionKind};
 use placement::config::Config;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
-use testbed::runs::RunSpec;
+use testbed::runs::{RunSpec, task_runs};
 use testbed::{Nodes, Testbed};
 
 /// Tasks that alternate between two kinds of nodes.
@@ -98,8 +96,7 @@ async fn the_placeholder_protects_the_node_of_a_task_while_another_task_of_the_r
 
 /// When the timeout of this TaskRun ends, and the reason of its condition.
 async fn deadline_and_reason(bed: &Testbed, name: &str, timeout: SignedDuration) -> (Timestamp, String) {
-    let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("tekton.dev", "v1", "TaskRun"));
-    let task_runs: Api<DynamicObject> = Api::namespaced_with(bed.client().await.unwrap(), "default", &kind);
+    let task_runs = task_runs(&bed.client().await.unwrap(), "default");
     let status = &task_runs.get(name).await.unwrap().data["status"];
     let start: Timestamp = status["startTime"].as_str().unwrap().parse().unwrap();
     let reason = &status["conditions"][0]["reason"];

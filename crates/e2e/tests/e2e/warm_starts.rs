@@ -1,7 +1,7 @@
 //! Runs prefer the nodes of earlier runs of the same Pipeline, and never wait for such a node.
 
 use crate::support::SOON;
-use crate::support::cli::{plain, tool};
+use crate::support::cli::{on_one_line, tool};
 use crate::support::events::until_event;
 use crate::support::objects::node_of;
 use crate::support::runs::{bound_task, create, let_end, nodes_of, of_pipeline};
@@ -41,8 +41,7 @@ async fn runs_of_a_pipeline_take_the_node_of_the_run_before_and_another_node_at_
         create(&bed, run).await;
         bound_task(&bed, run, "only").await;
     }
-    let cold = plain(&tool(&bed, "explain finds-another").await.out);
-    let cold = cold.split_whitespace().collect::<Vec<_>>().join(" ");
+    let cold = on_one_line(&tool(&bed, "explain finds-another").await.out);
     assert!(
         cold.contains(&format!(
             "a cold start: the nodes of the latest runs of the same Pipeline, {warm_node}, were not free"

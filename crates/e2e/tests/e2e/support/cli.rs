@@ -100,6 +100,11 @@ pub(crate) async fn binary() -> PathBuf {
     built.expect("a build").expect("the plugin")
 }
 
+/// The text of the tool on one line, for sentences that the tool breaks.
+pub(crate) fn on_one_line(text: &str) -> String {
+    plain(text).split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 /// Removes what differs between two runs of the tool: ages, hashes, messages of the scheduler, line breaks.
 pub(crate) fn plain(text: &str) -> String {
     let mut lines: Vec<String> = Vec::new();

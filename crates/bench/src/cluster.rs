@@ -75,6 +75,12 @@ pub(crate) fn sum(text: &str, metric: &str, is_counted: impl Fn(&str) -> bool) -
     values.fold(0.0, |sum, value| sum + value)
 }
 
+/// The attempts of the scheduler that found no node, or failed, from its metrics.
+pub(crate) fn failed_attempts(metrics: &str) -> f64 {
+    let has_failed = |labels: &str| !labels.contains("result=\"scheduled\"");
+    sum(metrics, "scheduler_schedule_attempts_total", has_failed)
+}
+
 /// The CPU seconds of these parts together, since their start.
 pub(crate) fn cpu(bed: &Testbed, parts: &[Part]) -> Result<f64> {
     let seconds = parts.iter().map(|part| cpu_of(pid(bed, *part)?));

@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::Api;
 use serde_json::json;
-use shapes::{TASKS, TermsShape, unrelated};
+use shapes::{TASKS, TermsShape, placeholder_name, unrelated};
 use sizes::{QUICK, SIZES, SchedulerVariant};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -109,26 +109,36 @@ async fn add_nodes(bed: &Testbed, from: usize, to: usize) -> Result<()> {
 }
 
 async fn one_round(bed: &Testbed, variant: SchedulerVariant, runs: usize) -> Result<Figures> {
-    let shape = variant.shape;
-    let placeholders = || (0..runs).map(|run| shape.placeholder(run));
-    let tasks = || (0..runs).flat_map(|run| (0..TASKS).map(move |task| shape.task(run, task)));
-    let all = placeholders().chain(tasks()).collect();
-    let together = schedule(bed, variant, RUNS, all).await?.check(shape)?;
+    let mut figures = Figures::new();
+    if !variant.shape.has_node_name() {
+        figures.extend(all_at_once(bed, variant, runs).await?);
+    }
+    let placeholders = placeholders(variant, runs);
+    let placeholders = schedule(bed, variant, RUNS, placeholders.collect())
+        .await?
+        .check(variant.shape)?;
+    let tasks = tasks(variant, runs, &placeholders.nodes);
+    let held = schedule(bed, variant, RUNS, tasks.collect())
+        .await?
+        .check(variant.shape)?;
+    delete(bed).await?;
+    figures.push((HELD, held.seconds));
+    Ok(figures)
+}
+
+async fn all_at_once(bed: &Testbed, variant: SchedulerVariant, runs: usize) -> Result<Figures> {
+    let nodes = BTreeMap::new();
+    let all = placeholders(variant, runs).chain(tasks(variant, runs, &nodes));
+    let together = schedule(bed, variant, RUNS, all.collect())
+        .await?
+        .check(variant.shape)?;
     let others = (0..runs).map(unrelated).collect();
     let unrelated = schedule(bed, variant, OTHERS, others)
         .await?
         .check(TermsShape::None)?;
     delete(bed).await?;
-    schedule(bed, variant, RUNS, placeholders().collect())
-        .await?
-        .check(shape)?;
-    let held = schedule(bed, variant, RUNS, tasks().collect())
-        .await?
-        .check(shape)?;
-    delete(bed).await?;
     Ok(vec![
         (TOGETHER, together.seconds),
-        (HELD, held.seconds),
         (UNRELATED, unrelated.seconds),
         (CPU, together.cpu),
         ("attempts", together.attempts),
@@ -136,6 +146,22 @@ async fn one_round(bed: &Testbed, variant: SchedulerVariant, runs: usize) -> Res
         ("runs on a shared node", number(together.shared)),
         ("pods without a node", number(together.unbound)),
     ])
+}
+
+fn placeholders(variant: SchedulerVariant, runs: usize) -> impl Iterator<Item = Pod> {
+    (0..runs).map(move |run| variant.shape.placeholder(run))
+}
+
+/// The tasks of all runs. `nodes` has the node of each pod that is bound, by the name of the pod.
+fn tasks(
+    variant: SchedulerVariant,
+    runs: usize,
+    nodes: &BTreeMap<String, String>,
+) -> impl Iterator<Item = Pod> {
+    (0..runs).flat_map(move |run| {
+        let node = nodes.get(&placeholder_name(run)).map(String::as_str);
+        (0..TASKS).map(move |task| variant.shape.task(run, task, node))
+    })
 }
 
 async fn delete(bed: &Testbed) -> Result<()> {
@@ -151,6 +177,8 @@ struct Scheduled {
     failed_attempts: f64,
     shared: usize,
     unbound: usize,
+    /// The nodes of all bound pods, by the name of the pod.
+    nodes: BTreeMap<String, String>,
 }
 
 impl Scheduled {
@@ -187,15 +215,17 @@ async fn schedule(
     let metrics = bed.scheduler_metrics().await?;
     bed.kill(Part::Scheduler)?;
     let bound = watch.records();
-    let attempts =
-        |is_counted: fn(&str) -> bool| sum(&metrics, "scheduler_schedule_attempts_total", is_counted);
     Ok(Scheduled {
         seconds: span(&bound, &names)?,
         cpu,
-        attempts: attempts(|_| true),
-        failed_attempts: attempts(|labels| !labels.contains("result=\"scheduled\"")),
+        attempts: sum(&metrics, "scheduler_schedule_attempts_total", |_| true),
+        failed_attempts: cluster::failed_attempts(&metrics),
         shared: runs_on_shared_nodes(&bound),
         unbound,
+        nodes: bound
+            .iter()
+            .map(|(name, pod)| (name.clone(), pod.node.clone()))
+            .collect(),
     })
 }
 

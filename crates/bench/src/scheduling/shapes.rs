@@ -1,6 +1,9 @@
 //! The pods of runs with different affinity terms. pod-affinity's terms come from `placement`; the others are written out here.
 
-use crate::variants::{CLUSTER, ISOLATE, LABEL_KEYS, NAMESPACE, NO_TERMS, PLACEHOLDER_APART, TO_PLACEHOLDER};
+use crate::variants::{
+    CLUSTER, ISOLATE, LABEL_KEYS, NAMESPACE, NO_TERMS, NODE_NAME_APART, NODE_NAME_ONLY, NODE_NAME_TOO,
+    PLACEHOLDER_APART, TO_PLACEHOLDER,
+};
 use k8s_openapi::api::core::v1::Pod;
 use placement::keys;
 use placement::names::Group;
@@ -25,6 +28,12 @@ pub(super) enum TermsShape {
     PlaceholderApart,
     /// Tasks have affinity to the placeholder only. Only the placeholder has the anti-affinity.
     ToPlaceholder,
+    /// Like `Ours`, and tasks name the node of the placeholder.
+    NodeNameToo,
+    /// Like `PlaceholderApart`, and tasks name the node of the placeholder.
+    NodeNameApart,
+    /// Tasks name the node of the placeholder, and have no other terms.
+    NodeNameOnly,
 }
 
 pub(super) const TASKS: usize = 4;
@@ -40,13 +49,37 @@ impl TermsShape {
             Self::Keys => LABEL_KEYS,
             Self::PlaceholderApart => PLACEHOLDER_APART,
             Self::ToPlaceholder => TO_PLACEHOLDER,
+            Self::NodeNameToo => NODE_NAME_TOO,
+            Self::NodeNameApart => NODE_NAME_APART,
+            Self::NodeNameOnly => NODE_NAME_ONLY,
+        }
+    }
+
+    /// Whether a task names the node of its placeholder, and so can only be created after the placeholder is bound.
+    pub(super) fn has_node_name(self) -> bool {
+        match self {
+            Self::NodeNameToo | Self::NodeNameApart | Self::NodeNameOnly => true,
+            Self::None
+            | Self::InTree
+            | Self::Ours
+            | Self::OursNamespace
+            | Self::Keys
+            | Self::PlaceholderApart
+            | Self::ToPlaceholder => false,
         }
     }
 
     /// Whether every run has a node of its own, in each order in which the pods are scheduled.
     pub(super) fn isolates(self) -> bool {
         match self {
-            Self::InTree | Self::Ours | Self::OursNamespace | Self::Keys | Self::ToPlaceholder => true,
+            Self::InTree
+            | Self::Ours
+            | Self::OursNamespace
+            | Self::Keys
+            | Self::ToPlaceholder
+            | Self::NodeNameToo
+            | Self::NodeNameApart
+            | Self::NodeNameOnly => true,
             Self::None | Self::PlaceholderApart => false,
         }
     }
@@ -57,30 +90,38 @@ impl TermsShape {
         let affinity = match self {
             Self::None => json!({}),
             Self::InTree => json!({"podAntiAffinity": required(&assistant_term(None))}),
-            Self::Ours | Self::PlaceholderApart | Self::ToPlaceholder => ours(&uid, "cluster-all"),
+            Self::Ours
+            | Self::PlaceholderApart
+            | Self::ToPlaceholder
+            | Self::NodeNameToo
+            | Self::NodeNameApart
+            | Self::NodeNameOnly => ours(&uid, "cluster-all"),
             Self::OursNamespace => ours(&uid, "namespace-all"),
             Self::Keys => by_keys(),
         };
         pod(
-            &format!("run-{run}-placeholder"),
+            &placeholder_name(run),
             &labels,
             &affinity,
             &json!({"cpu": "50m", "memory": "100Mi"}),
         )
     }
 
-    /// A task's pod.
-    pub(super) fn task(self, run: usize, task: usize) -> Pod {
+    /// A task's pod, and the node of its placeholder if the placeholder is bound.
+    pub(super) fn task(self, run: usize, task: usize, node: Option<&str>) -> Pod {
         let uid = uid(run);
-        let affinity = match self {
-            Self::None => json!({}),
+        let mut affinity = match self {
+            Self::None | Self::NodeNameOnly => json!({}),
             Self::InTree => json!({"podAffinity": required(&assistant_term(Some(&assistant(run))))}),
-            Self::Ours => ours(&uid, "cluster-all"),
+            Self::Ours | Self::NodeNameToo => ours(&uid, "cluster-all"),
             Self::OursNamespace => ours(&uid, "namespace-all"),
             Self::Keys => by_keys(),
-            Self::PlaceholderApart => only_together(&uid),
+            Self::PlaceholderApart | Self::NodeNameApart => only_together(&uid),
             Self::ToPlaceholder => json!({"podAffinity": required(&placeholder_term(&uid))}),
         };
+        if let Some(node) = node.filter(|_| self.has_node_name()) {
+            affinity["nodeAffinity"] = on_node(node);
+        }
         let labels = json!({
             keys::TEKTON_PIPELINE_RUN: name(run), keys::GROUP: uid, "tekton.dev/pipelineTask": format!("task-{task}"),
         });
@@ -109,6 +150,10 @@ pub(super) fn unrelated(index: usize) -> Pod {
         &json!({}),
         &json!({}),
     )
+}
+
+pub(super) fn placeholder_name(run: usize) -> String {
+    format!("run-{run}-placeholder")
 }
 
 fn name(run: usize) -> String {
@@ -167,6 +212,11 @@ fn by_keys() -> Value {
     json!({"podAffinity": required(&together), "podAntiAffinity": required(&apart)})
 }
 
+fn on_node(name: &str) -> Value {
+    let field = json!({"key": "metadata.name", "operator": "In", "values": [name]});
+    json!({"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchFields": [field]}]}})
+}
+
 fn required(term: &Value) -> Value {
     json!({"requiredDuringSchedulingIgnoredDuringExecution": [term]})
 }
@@ -188,7 +238,7 @@ fn pod(name: &str, labels: &Value, affinity: &Value, requests: &Value) -> Pod {
 mod tests {
     use super::*;
 
-    const ALL: [TermsShape; 7] = [
+    const ALL: [TermsShape; 10] = [
         TermsShape::None,
         TermsShape::InTree,
         TermsShape::Ours,
@@ -196,12 +246,15 @@ mod tests {
         TermsShape::Keys,
         TermsShape::PlaceholderApart,
         TermsShape::ToPlaceholder,
+        TermsShape::NodeNameToo,
+        TermsShape::NodeNameApart,
+        TermsShape::NodeNameOnly,
     ];
 
     #[test]
     fn every_pod_has_its_name_and_its_run() {
         for shape in ALL {
-            for pod in [shape.placeholder(7), shape.task(7, 0)] {
+            for pod in [shape.placeholder(7), shape.task(7, 0, None)] {
                 let labels = pod.metadata.labels.unwrap();
                 assert!(pod.metadata.name.unwrap().starts_with("run-7-"), "{shape:?}");
                 assert_eq!(labels[keys::TEKTON_PIPELINE_RUN], "run-7", "{shape:?}");
@@ -212,11 +265,25 @@ mod tests {
     #[test]
     fn the_shapes_differ_in_the_pods_with_anti_affinity() {
         let apart = |pod: Pod| pod.spec.unwrap().affinity.unwrap().pod_anti_affinity.is_some();
-        let of = |shape: TermsShape| (apart(shape.placeholder(1)), apart(shape.task(1, 1)));
+        let of = |shape: TermsShape| (apart(shape.placeholder(1)), apart(shape.task(1, 1, None)));
         assert_eq!(of(TermsShape::Ours), (true, true));
         assert_eq!(of(TermsShape::Keys), (true, true));
         assert_eq!(of(TermsShape::InTree), (true, false));
         assert_eq!(of(TermsShape::PlaceholderApart), (true, false));
+        assert_eq!(of(TermsShape::NodeNameToo), (true, true));
+        assert_eq!(of(TermsShape::NodeNameApart), (true, false));
         assert_eq!(of(TermsShape::None), (false, false));
+    }
+
+    #[test]
+    fn a_task_names_the_node_of_its_placeholder_in_these_shapes_only() {
+        for shape in ALL {
+            let affinity = shape.task(1, 1, Some("node-4")).spec.unwrap().affinity.unwrap();
+            assert_eq!(
+                affinity.node_affinity.is_some(),
+                shape.has_node_name(),
+                "{shape:?}"
+            );
+        }
     }
 }

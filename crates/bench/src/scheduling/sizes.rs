@@ -9,10 +9,13 @@ const USUAL: [TermsShape; 4] = [
     TermsShape::Ours,
     TermsShape::OursNamespace,
 ];
-const TRIED: [TermsShape; 3] = [
+const TRIED: [TermsShape; 6] = [
     TermsShape::Keys,
     TermsShape::PlaceholderApart,
     TermsShape::ToPlaceholder,
+    TermsShape::NodeNameToo,
+    TermsShape::NodeNameApart,
+    TermsShape::NodeNameOnly,
 ];
 const GATED: [TermsShape; 2] = [TermsShape::InTree, TermsShape::Ours];
 /// A feature gate of the scheduler, and the first version that has it: alpha, off by default.
@@ -53,7 +56,7 @@ pub(super) const SIZES: [ClusterSize; 7] = [
     size(100, 80, false, false),
     size(1000, 80, false, false),
     size(1000, 300, true, true),
-    size(1000, 900, false, false),
+    size(1000, 900, true, false),
     size(5000, 80, false, false),
     size(5000, 300, false, true),
     size(5000, 1000, false, false),

@@ -230,7 +230,10 @@ mod tests {
         event_writer(&mut server, vec![notice("0/3 nodes", 1)]).await;
         let call = server.calls().remove(0);
         assert_eq!(call.line, "POST /apis/events.k8s.io/v1/namespaces/ns/events?");
-        assert_eq!(call.body["regarding"]["uid"], "u1");
+        let run = json!({
+            "apiVersion": "tekton.dev/v1", "kind": "PipelineRun", "namespace": "ns", "name": "build", "uid": "u1",
+        });
+        assert_eq!(call.body["regarding"], run);
         assert_eq!(call.body["reason"], "WaitingForNode");
         assert_eq!(call.body["note"], "0/3 nodes");
         assert_eq!(call.body["type"], "Normal");

@@ -279,10 +279,10 @@ impl Caches {
         !self.writers.quotas.take(event, quotas::quota).is_empty()
     }
 
-    /// A quota of the namespace ns that rejects pods with affinity terms across namespaces.
-    pub(crate) fn add_cross_namespace_quota(&mut self) {
-        let spec = json!({"hard": {"pods": "0"}, "scopes": ["CrossNamespacePodAffinity"]});
-        let quota = json!({"metadata": {"namespace": "ns", "name": "tight"}, "spec": spec});
+    /// A quota of the namespace ns that allows no pods of this scope.
+    pub(crate) fn add_scoped_quota(&mut self, name: &str, scope: &str) {
+        let spec = json!({"hard": {"pods": "0"}, "scopes": [scope]});
+        let quota = json!({"metadata": {"namespace": "ns", "name": name}, "spec": spec});
         let event = Event::Apply(serde_json::from_value(quota).unwrap());
         self.writers.quotas.take(event, quotas::quota);
     }

@@ -143,3 +143,27 @@ impl Cluster {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::Caches;
+    use serde_json::json;
+
+    #[test]
+    fn a_quota_matters_to_runs_that_wait_when_it_becomes_full_and_when_it_has_room_again() {
+        let mut caches = Caches::ready();
+        let hard = json!({"pods": "2"});
+        let mut changes = |used: &str| caches.add_quota(&hard, &json!({"pods": used}));
+        assert_eq!(["1", "0", "2", "1"].map(&mut changes), [true, false, true, true]);
+    }
+
+    #[test]
+    fn a_quota_of_pods_with_a_deadline_does_not_count_placeholders_and_an_unknown_quota_does() {
+        let mut caches = Caches::ready();
+        caches.add_scoped_quota("builds", "Terminating");
+        let counts = |quota: &str| counts_placeholder(&caches.stores.quotas, "ns", quota.to_owned());
+        assert!(!counts("builds"));
+        assert!(counts("unknown"));
+    }
+}

@@ -14,6 +14,9 @@ fn the_latest_event_about_an_object_counts_in_any_order_of_arrival() {
     caches.add_failed_create(&run(), 7, "newer");
     caches.add_failed_create(&run(), 3, "older");
     assert_eq!(failed_create(&caches, "s1").as_deref(), Some("newer"));
+    // The name of this event, e10, is before the name e7.
+    caches.add_failed_create(&run(), 10, "newest");
+    assert_eq!(failed_create(&caches, "s1").as_deref(), Some("newest"));
     assert_eq!(
         failed_create(&caches, "another"),
         None,

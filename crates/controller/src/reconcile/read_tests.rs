@@ -117,7 +117,7 @@ async fn runs_of_a_namespace_without_a_quota_of_statefulsets_need_no_turn_and_no
 async fn a_quota_that_rejects_terms_across_namespaces_limits_the_isolation_in_its_namespace_only() {
     let mut caches = Caches::ready();
     caches.add_quota(&json!({"pods": "0"}), &json!({}));
-    caches.add_cross_namespace_quota();
+    caches.add_scoped_quota("tight", "CrossNamespacePodAffinity");
     let mut elsewhere = held();
     elsewhere.key.namespace = "other".into();
     for (run, isolation) in [(held(), "namespace-all"), (elsewhere, "cluster-all")] {

@@ -128,6 +128,20 @@ async fn before_the_placeholder_follows_tektons_assistants_leave_the_old_node_at
 }
 
 #[tokio::test]
+async fn assistants_are_listed_for_a_task_that_waits_and_only_if_tekton_creates_assistants_for_the_run() {
+    for (templates, requests) in [(0, 0), (1, 1)] {
+        let mut server = Server::start();
+        server.answer(200, json!({"metadata": {}, "items": []}));
+        let mut observed = observed();
+        observed.run.templates = templates;
+        observed.waiting.push(waiting("build-a-pod"));
+        let (reconciler, ..) = reconciler(&Caches::ready(), &server);
+        assert!(reconciler.cluster.assistants(&observed).await.unwrap().is_empty());
+        assert_eq!(server.calls().len(), requests, "{templates}");
+    }
+}
+
+#[tokio::test]
 async fn as_long_as_tektons_assistants_cannot_be_found_nothing_follows() {
     let mut server = Server::start();
     server.refuse(503, "", "later");

@@ -4,7 +4,7 @@
 use crate::support::SOON;
 use crate::support::install::{WEBHOOK, follow, install};
 use crate::support::kubectl::{kubectl, parsed, printed, workspace};
-use crate::support::pages::{block, blocks};
+use crate::support::pages::{CREATE_CA, block, blocks};
 use crate::support::placeholders::{placeholder_name, sets, until_no_placeholder};
 use crate::support::pool;
 use crate::support::runs::{create, held_for_good, nodes_of};
@@ -253,10 +253,10 @@ async fn completion_is_installed(bed: &Testbed) {
 #[e2e_test]
 fn the_certificate_of_the_page_is_valid_for_both_names_of_the_service() {
     let folder = tempfile::tempdir().unwrap();
-    let ca = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout ca.key -subj /CN=ca -out ca.crt";
+    let [certificate, _] = blocks("certs/README.md", "## Your own CA").try_into().unwrap();
     let verify = "openssl verify -CAfile ca.crt -purpose sslserver -verify_hostname $name tls.crt
         openssl verify -CAfile ca.crt -purpose sslserver -verify_hostname $name.cluster.local tls.crt";
-    let commands = [ca, &block("certs/README.md", "## Your own CA"), verify].join("\n");
+    let commands = [CREATE_CA, &certificate, verify].join("\n");
     let output = Command::new("sh")
         .args(["-euc", &commands])
         .current_dir(&folder)

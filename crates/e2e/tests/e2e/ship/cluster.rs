@@ -4,7 +4,7 @@
 use crate::ship::pulled::pull;
 use crate::ship::setup::{ShipSetup, printed, setup};
 use crate::support::cli::tool;
-use crate::support::pages::{block, blocks};
+use crate::support::pages::{CREATE_CA, block, blocks};
 use crate::support::ship_program::{ADDRESSES, BINARIES, ON_THIS_PROCESSOR, binaries};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::Api;
@@ -51,6 +51,7 @@ async fn the_manifests_are_resolved_applied_twice_and_deleted_and_so_is_a_releas
     the_image_alone_reaches_the_api_server(setup).await;
     deleting_leaves_nothing(setup);
     the_commands_of_the_pages_are_followed(setup).await;
+    a_users_ca_signs_the_certificate(setup);
     a_release_needs_kubectl_only(setup).await;
 }
 
@@ -140,6 +141,7 @@ async fn the_commands_of_the_pages_are_followed(setup: &ShipSetup) {
     setup.bed.define(Definitions::PrometheusOperator).await.unwrap();
     // KO_DOCKER_REPO is set by this test.
     setup.follow(&block("docs/install.md", "## Variants"));
+    setup.follow(&block("config/components/warm-nodes/README.md", "# Warm nodes"));
     setup.follow(&block("certs/README.md", "## cert-manager"));
     let page = "overlays/policies/README.md";
     setup.follow(&block(page, "# Admission policies instead of the webhook"));
@@ -150,9 +152,28 @@ async fn the_commands_of_the_pages_are_followed(setup: &ShipSetup) {
     setup.follow(&remove);
     let left = kubectl(setup, &["get", "mutatingwebhookconfigurations", "--output=name"]);
     assert_eq!(left, "", "the last of them replaces the webhook by policies");
-    for folder in ["certs/cert-manager", "overlays/policies"] {
+    for folder in [
+        "config/components/warm-nodes",
+        "certs/cert-manager",
+        "overlays/policies",
+    ] {
         setup.ship(&["delete", "-k", folder]).prints();
     }
+    nothing_is_left(setup);
+}
+
+/// Follows the page in a copy of the manifests, because the page puts the CA into the clone.
+fn a_users_ca_signs_the_certificate(setup: &ShipSetup) {
+    let [certificate, install] = blocks("certs/README.md", "## Your own CA").try_into().unwrap();
+    let copy = "clone=$PWD; cd \"$COPY\"; ln -s \"$clone\"/* .\n\
+        rm config certs overlays; cp -r \"$clone\"/{config,certs,overlays} .";
+    let check = "kubectl get mutatingwebhookconfigurations \
+        --output=jsonpath='{.items[*].webhooks[*].clientConfig.caBundle}' | xargs -n1 | sort -u >found\n\
+        base64 --wrap=0 ca.crt | diff - <(tr -d '\\n' <found)";
+    let delete = "cargo ship delete -k overlays/own-ca";
+    let commands = [copy, CREATE_CA, &certificate, &install, check, delete].join("\n");
+    let folder = setup.folder("own-ca");
+    setup.follow(&commands.replace("$COPY", folder.to_str().unwrap()));
     nothing_is_left(setup);
 }
 

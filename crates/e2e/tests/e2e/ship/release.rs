@@ -1,12 +1,12 @@
 //! A complete and signed release. It needs the standard library and a C compiler for arm64, and cargo-zigbuild.
 
 use crate::ship::setup::{BINARY, ShipSetup, printed, setup, workspace};
+use crate::support::pages::block;
 use crate::support::ship_program::ADDRESSES;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const PASSWORD: (&str, &str) = ("COSIGN_PASSWORD", "a password");
-/// The flags with which `cargo ship` builds cosign, so that cosign is built once.
 const GO_FLAGS: &str = "-mod=readonly -trimpath -buildvcs=false -gcflags=all=-dwarf=false";
 
 /// Compiles cosign, and two programs for two platforms.
@@ -27,6 +27,7 @@ async fn a_signed_release_has_the_same_files_twice_and_a_changed_file_is_found()
         setup.ship(&[&arguments[..], &[public.to_str().unwrap()]].concat())
     };
     verify().prints();
+    the_checks_of_the_page_pass(setup, &two, &public).await;
     std::fs::write(one.join("krew.yaml"), "").unwrap();
     let said = verify().refuses();
     assert!(
@@ -42,15 +43,33 @@ async fn a_signed_release_has_the_same_files_twice_and_a_changed_file_is_found()
     assert!(said.contains("cosign verify-blob failed"), "{said}");
 }
 
-fn key_pair(folder: &Path) -> PathBuf {
-    let keys = folder.join("release");
-    let mut cosign = Command::new("go");
-    cosign
-        .args(["tool", "cosign", "generate-key-pair", "--output-key-prefix"])
-        .arg(&keys)
+async fn the_checks_of_the_page_pass(setup: &ShipSetup, folder: &Path, public: &Path) {
+    std::fs::copy(public, folder.join("cosign.pub")).unwrap();
+    let crane = testbed::crane().await.unwrap();
+    let programs = format!(
+        "crane() {{ \"{}\" \"$@\"; }}\ncosign() {{ \"{}\" \"$@\"; }}\ncd \"{}\"",
+        crane.display(),
+        go_tool(&["-n", "cosign"]).trim(),
+        folder.display()
+    );
+    let checks = block("docs/releasing.md", "## Verify a release").replace(":0.1.0", ":9.8.7");
+    setup.follow(&format!("{programs}\n{checks}"));
+}
+
+/// A command in the module of cosign, with the flags with which `cargo ship` builds cosign, so that Go builds cosign once.
+fn go_tool(arguments: &[&str]) -> String {
+    let mut go = Command::new("go");
+    go.arg("tool")
+        .args(arguments)
         .current_dir(workspace().join("hack/cosign"))
         .envs([PASSWORD, ("CGO_ENABLED", "0"), ("GOFLAGS", GO_FLAGS)]);
-    printed(&cosign.output().unwrap());
+    printed(&go.output().unwrap())
+}
+
+fn key_pair(folder: &Path) -> PathBuf {
+    let keys = folder.join("release");
+    let prefix = keys.to_str().unwrap();
+    go_tool(&["cosign", "generate-key-pair", "--output-key-prefix", prefix]);
     keys.with_extension("key")
 }
 

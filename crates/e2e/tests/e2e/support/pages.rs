@@ -9,14 +9,18 @@ pub(crate) const NOT_EXECUTED: &str = "# not executed by a test";
 /// A block with this line is executed by a nightly test only.
 const NIGHTLY: &str = "# executed by a nightly test";
 
+/// Creates the files `ca.crt` and `ca.key` of a user's CA.
+pub(crate) const CREATE_CA: &str = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout ca.key -subj /CN=ca -out ca.crt";
+
 /// Pages, headings, and the tests that execute the blocks between this heading and the next one.
-pub(crate) const EXECUTED: [(&str, &str, &str); 43] = [
+pub(crate) const EXECUTED: [(&str, &str, &str); 46] = [
     ("README.md", "# pod-affinity", PAGES),
     ("README.md", "## Install", PAGES),
     ("README.md", "## Install", SHIP),
     ("README.md", "## A first run", PAGES),
     ("certs/README.md", "## cert-manager", SHIP),
     ("certs/README.md", "## Your own CA", "docs_pages::the_certificate"),
+    ("certs/README.md", "## Your own CA", SHIP),
     ("docs/authors.md", "## Put a run on one node", PAGES),
     ("docs/cli.md", "# The command line tool", PAGES),
     ("docs/cli.md", "### Shell completion", PAGES),
@@ -62,6 +66,11 @@ pub(crate) const EXECUTED: [(&str, &str, &str); 43] = [
         "install_docs::uninstalling_as_the_page_says",
     ),
     ("docs/plan.md", "### Caps", PAGES),
+    (
+        "docs/releasing.md",
+        "## Verify a release",
+        "ship::release::a_signed_release",
+    ),
     ("docs/runbooks/", "## Diagnosis", PAGES),
     ("docs/troubleshooting.md", "# Troubleshooting", PAGES),
     ("examples/README.md", "## A first run", PAGES),
@@ -81,6 +90,7 @@ pub(crate) const EXECUTED: [(&str, &str, &str); 43] = [
         "### From policies to the webhook",
         SWITCH,
     ),
+    ("config/components/warm-nodes/README.md", "# Warm nodes", SHIP),
     ("config/components/warm-nodes/README.md", "## Settings", KUSTOMIZE),
 ];
 

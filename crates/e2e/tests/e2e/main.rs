@@ -25,6 +25,7 @@ mod cli_writes;
 mod cluster_upgrades;
 mod clusters_differ;
 mod docs_commands;
+mod docs_length;
 mod docs_links;
 mod docs_pages;
 mod endings;

@@ -212,7 +212,11 @@ mod tests {
 
     async fn event_writer(server: &mut Server, notices: Vec<QueuedNote>) {
         let (event_queue, event_writer) = post(
-            Arc::new(Cluster::new(server.client(), "image".to_owned())),
+            Arc::new(Cluster::new(
+                server.client(),
+                "image".to_owned(),
+                "tekton-pod-affinity".to_owned(),
+            )),
             "pod-1".to_owned(),
             Metrics::register(&mut Registry::default()),
         );

@@ -10,7 +10,7 @@ use crate::report::Report;
 use crate::waiting_pods::PodKey;
 use crate::watch::{self, Writers};
 use crate::write::Cluster;
-use crate::{foreign_events, nodes, placeholders, quotas, tekton_flags, turns, waiting_pods};
+use crate::{foreign_events, kept_nodes, nodes, placeholders, quotas, tekton_flags, turns, waiting_pods};
 use jiff::Timestamp;
 use kube::Client;
 use kube::runtime::watcher::Event;
@@ -60,6 +60,7 @@ pub(crate) fn run() -> Run {
         reserve: None,
         used: None,
         warm: None,
+        keep_node_for: None,
         pipeline: None,
         template: PodTemplate::default(),
         claims: Vec::new(),
@@ -305,6 +306,19 @@ impl Caches {
         changed.into_iter().map(|(name, _)| name).collect()
     }
 
+    /// A pod that keeps the node n1 after the run build, until this second.
+    pub(crate) fn add_kept_node(&mut self, name: &str, second: i64) {
+        let pod = json!({
+            "metadata": {
+                "name": name, "uid": name,
+                "annotations": {keys::KEPT_UNTIL: at(second).to_string(), keys::KEPT_AFTER: "ns/build"},
+            },
+            "spec": {"nodeName": "n1"},
+        });
+        let event = Event::Apply(serde_json::from_value(pod).unwrap());
+        self.writers.kept_nodes.take(event, kept_nodes::pod);
+    }
+
     /// The run's placeholder with other fields.
     pub(crate) fn add_set_of(&mut self, run: &Run, uid: &str, changes: &Value) {
         let mut set: Value = member(run, run.key.placeholder().as_str(), uid, &json!({}));
@@ -387,7 +401,11 @@ impl Default for Memory {
 pub(crate) fn reconciler(caches: &Caches, server: &Server) -> (Reconciler, EventWriter, Registry) {
     let mut registry = Registry::default();
     let metrics = Metrics::register(&mut registry);
-    let cluster = Arc::new(Cluster::new(server.client(), "image".into()));
+    let cluster = Arc::new(Cluster::new(
+        server.client(),
+        "image".into(),
+        "tekton-pod-affinity".into(),
+    ));
     let (event_queue, event_writer) = events::post(cluster.clone(), "pod-1".into(), metrics.clone());
     let reconciler = Reconciler {
         stores: caches.stores.clone(),

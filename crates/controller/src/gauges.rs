@@ -77,6 +77,9 @@ impl Collector for Gauges {
         gauge("placeholders", help, integer(placeholders))?;
         let help = "Placeholder pods that have no node yet";
         gauge("placeholders_waiting", help, stores.map_or(0, waiting))?;
+        let kept = stores.map_or(0, |stores| stores.kept_nodes.read().len());
+        let help = "Nodes that are kept after a run, or shall be";
+        gauge("kept_nodes", help, integer(kept))?;
         let places = stores.is_some_and(|stores| placing_mode(&stores.tekton_flags).is_some());
         let help = "Whether Tekton's flag coschedule makes Tekton place the pods of all runs";
         gauge("tekton_places_pods", help, places.into())?;
@@ -181,8 +184,14 @@ mod tests {
         let mut caches = Caches::ready();
         caches.add_held_run("build", "u1");
         caches.add_pod(&run(), "p1", None);
+        caches.add_kept_node("kept", 10);
         let text = exposed(Some(&caches.stores));
-        for line in ["holds 1", "placeholders 1", "placeholders_waiting 1"] {
+        for line in [
+            "holds 1",
+            "placeholders 1",
+            "placeholders_waiting 1",
+            "kept_nodes 1",
+        ] {
             assert_line(&text, line);
         }
         let text = exposed(None);

@@ -15,6 +15,7 @@ mod fixture;
 mod foreign_events;
 mod gauges;
 mod index;
+mod kept_nodes;
 mod lists;
 mod memory;
 mod metrics;

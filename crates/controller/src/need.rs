@@ -145,7 +145,7 @@ mod tests {
                 200,
                 json!({"metadata": {"name": "compile"}, "spec": steps(named)}),
             );
-            let need = Cluster::new(server.client(), "image".into())
+            let need = Cluster::new(server.client(), "image".into(), "tekton-pod-affinity".into())
                 .largest_task(&run())
                 .await;
             assert_eq!(

@@ -41,7 +41,9 @@ fn of_rejection(error: &StepError) -> Option<Note> {
         | Operation::Wake
         | Operation::Retry
         | Operation::Assistants => Some(move_refused(error)),
-        Operation::Sync | Operation::Count | Operation::Need | Operation::RecordUse => None,
+        Operation::Sync | Operation::Count | Operation::Need | Operation::RecordUse | Operation::KeepNode => {
+            None
+        }
     }
 }
 

@@ -15,6 +15,7 @@ use kube::runtime::reflector::{ObjectRef, Store};
 use placement::attempts::Turn;
 use placement::automatic_reserve::{self, ExpectedRequests, Source};
 use placement::config::Config;
+use placement::kept_node::KeptNode;
 use placement::keys;
 use placement::names::RunKey;
 use placement::node::{self, NodeFacts, NodeState};
@@ -54,6 +55,8 @@ pub(crate) struct Stores {
     pub(crate) autoscalers: Events,
     /// About tasks whose pod a quota rejected.
     pub(crate) rejected_tasks: Events,
+    /// The pods that keep nodes after runs, by name.
+    pub(crate) kept_nodes: Index<String, KeptNode>,
 }
 
 /// The controller's memory.
@@ -146,6 +149,11 @@ impl Stores {
             placing_mode: placing_mode(&self.tekton_flags),
             failed_create: set.as_ref().and_then(|set| self.failed_create(&run.key, set)),
             autoscaler: pod.as_ref().and_then(|pod| self.autoscaler(&run.key, pod)),
+            kept_nodes: if run.done {
+                self.kept_nodes.read().keys().cloned().collect()
+            } else {
+                BTreeSet::new()
+            },
             now,
             config,
             run,

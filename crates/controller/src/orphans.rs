@@ -182,7 +182,11 @@ mod tests {
         let now = Arc::new(std::sync::Mutex::new(at(0)));
         let time = now.clone();
         let clock: Clock = Arc::new(move || *time.lock().unwrap());
-        let cluster = Arc::new(Cluster::new(server.client(), "image".into()));
+        let cluster = Arc::new(Cluster::new(
+            server.client(),
+            "image".into(),
+            "tekton-pod-affinity".into(),
+        ));
         let mut orphans = Orphans::new(caches.stores.clone(), cluster, clock);
         for second in seconds {
             *now.lock().unwrap() = at(*second);

@@ -179,8 +179,10 @@ fn remember(
 }
 
 fn acted(turns: &Turns, entry: &mut RunMemory, observed: &Observation, step: &Step) -> Option<Duration> {
-    if let [Action::Delete(Target::Placeholder(uid))] = step.actions.as_slice() {
-        entry.deleted = Some(uid.clone());
+    for action in &step.actions {
+        if let Action::Delete(Target::Placeholder(uid)) = action {
+            entry.deleted = Some(uid.clone());
+        }
     }
     if let [.., Action::Pod(PodChange::Resize(uid))] = step.actions.as_slice() {
         entry.resize = Some((uid.clone(), Resize::Accepted));

@@ -2,6 +2,7 @@
 
 use crate::api_error::StepError;
 use crate::events::{self, EventWriter};
+use crate::kept_nodes::KeptNodes;
 use crate::memory::{Memory, RunMemory};
 use crate::metrics::Metrics;
 use crate::observe::{Clock, Stores};
@@ -85,11 +86,13 @@ pub async fn run(context: Context, shutdown: impl Future<Output = ()> + Send + '
     context.metrics.count_in(Some(stores.clone()));
     let mut last = JoinSet::new();
     last.spawn(event_writer.run());
+    let kept_nodes = KeptNodes::new(stores.clone(), reconciler.cluster.clone(), context.clock.clone());
     let orphans = Orphans::new(stores.clone(), reconciler.cluster.clone(), context.clock.clone());
     tokio::select! {
         () = stopped_early(stop.clone(), stores.runs.clone()) => {}
         () = control(&context, stores, writers, reconciler, turns, stop.clone()) => {}
         () = Box::pin(orphans.run()) => {}
+        () = Box::pin(kept_nodes.run()) => {}
         _ = last.join_next() => return Err(Error::EventsEnded),
     }
     context.metrics.count_in(None);
@@ -102,7 +105,11 @@ pub async fn run(context: Context, shutdown: impl Future<Output = ()> + Send + '
 }
 
 fn reconciler(context: &Context, stores: &Stores) -> (Arc<Reconciler>, EventWriter, Triggers) {
-    let cluster = Arc::new(Cluster::new(context.client.clone(), context.image.clone()));
+    let cluster = Arc::new(Cluster::new(
+        context.client.clone(),
+        context.image.clone(),
+        context.namespace.clone(),
+    ));
     let metrics = &context.metrics;
     let (event_queue, event_writer) =
         events::post(cluster.clone(), context.instance.clone(), metrics.clone());
@@ -131,6 +138,7 @@ async fn control(
         client: context.client.clone(),
         metrics: context.metrics.clone(),
         stores: stores.clone(),
+        namespace: context.namespace.clone(),
         tekton_namespace: context.tekton_namespace.clone(),
     };
     let (for_gone, runs, for_relaxed) = (reconciler.clone(), stores.runs.clone(), reconciler.clone());

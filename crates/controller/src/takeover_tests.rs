@@ -103,6 +103,7 @@ fn sent(observed: &Observation, decision: &Decision) -> Vec<Value> {
     let requests = requests.flat_map(|action| action.requests(observed, "image"));
     let body = |verb: Verb| match verb {
         Verb::Apply(set) => json!({"apply": set.metadata.name}),
+        Verb::Create { names, .. } => json!({"create": names}),
         Verb::Json(patch) => json!(patch),
         Verb::Merge(patch) | Verb::Strategic(patch) | Verb::Resize(patch) => patch,
         Verb::Delete { uid, at_once: _ } => json!({"delete": uid}),

@@ -13,7 +13,7 @@ use crate::observe::Stores;
 use crate::placeholders::{self, ObjectKey, OfRun, run_of};
 use crate::quotas::QuotaState;
 use crate::waiting_pods::{self, PodKey};
-use crate::{foreign_events, nodes, quotas, tekton_flags};
+use crate::{foreign_events, kept_nodes, nodes, quotas, tekton_flags};
 use futures::future::{BoxFuture, Shared};
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt, TryStreamExt, future, stream};
@@ -23,6 +23,7 @@ use kube::runtime::{WatchStreamExt, watcher::Config as Watch};
 use kube::{Api, Client, Resource};
 use placement::config::Config;
 use placement::coschedule::PlacingMode;
+use placement::kept_node::KeptNode;
 use placement::keys;
 use placement::node::NodeFacts;
 use placement::plan::{Placeholder, PlaceholderPod, WaitingPod};
@@ -46,6 +47,7 @@ pub(crate) struct Writers {
     pub(crate) failed_creates: IndexWriter<EventKey, ObservedEvent>,
     pub(crate) autoscalers: IndexWriter<EventKey, ObservedEvent>,
     pub(crate) rejected_tasks: IndexWriter<EventKey, ObservedEvent>,
+    pub(crate) kept_nodes: IndexWriter<String, KeptNode>,
 }
 
 /// A run to be reconciled.
@@ -63,6 +65,7 @@ pub(crate) fn stores() -> (Stores, Writers) {
     let (failed_creates, failed_create_writer) = index();
     let (autoscalers, autoscaler_writer) = index();
     let (rejected_tasks, rejected_task_writer) = index();
+    let (kept_nodes, kept_node_writer) = index();
     let writers = Writers {
         runs: run_writer,
         sets: set_writer,
@@ -74,6 +77,7 @@ pub(crate) fn stores() -> (Stores, Writers) {
         failed_creates: failed_create_writer,
         autoscalers: autoscaler_writer,
         rejected_tasks: rejected_task_writer,
+        kept_nodes: kept_node_writer,
     };
     let stores = Stores {
         runs,
@@ -86,6 +90,7 @@ pub(crate) fn stores() -> (Stores, Writers) {
         failed_creates,
         autoscalers,
         rejected_tasks,
+        kept_nodes,
     };
     (stores, writers)
 }
@@ -113,6 +118,8 @@ pub(crate) struct Watches {
     pub(crate) client: Client,
     pub(crate) metrics: Metrics,
     pub(crate) stores: Stores,
+    /// Namespace of the installation.
+    pub(crate) namespace: String,
     /// Resolves when the namespace of Tekton is known.
     pub(crate) tekton_namespace: Shared<BoxFuture<'static, String>>,
 }
@@ -160,7 +167,11 @@ impl Watches {
         let flags = self.follow("configmaps", flags, writers.tekton_flags, tekton_flags::mode, {
             |stores, _| stores.labelled_runs()
         });
-        let woken = stream::select_all(own.into_iter().chain(events).chain(others).chain([flags]));
+        let kept = kept_nodes::watch(self.client.clone(), &self.namespace);
+        let kept = self.follow("pods", kept, writers.kept_nodes, kept_nodes::pod, |_, _| {
+            Vec::new()
+        });
+        let woken = stream::select_all(own.into_iter().chain(events).chain(others).chain([flags, kept]));
         (runs, woken)
     }
 
@@ -346,53 +357,4 @@ pub(crate) fn changes(config: watch::Receiver<Arc<Config>>) -> impl Stream<Item 
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::fixture::{done, view};
-    use crate::foreign_events::EventView;
-    use crate::nodes::WatchedNode;
-    use crate::placeholders::WatchedStatefulSet;
-    use crate::pods::PodView;
-    use crate::quotas::WatchedQuota;
-    use kube::ResourceExt;
-    use serde_json::json;
-
-    /// The names in a list of two objects. The first object has more levels than the 128 that `serde_json` decodes: a user can write
-    /// such `managedFields`.
-    fn names_in_list<K: Resource<DynamicType = ()> + DeserializeOwned>() -> [String; 2] {
-        let nested = format!("{}{{}}{}", "{\"f:a\":".repeat(300), "}".repeat(300));
-        let text = format!(
-            r#"[{{"metadata": {{"name": "nested", "managedFields": [{{"fieldsV1": {nested}}}], "unknown": {nested}}},
-                 "unknown": {nested}}},
-                {{"metadata": {{"name": "usual"}}}}]"#
-        );
-        let objects: [K; 2] = serde_json::from_str(&text).unwrap();
-        objects.map(|object| object.name_any())
-    }
-
-    #[test]
-    fn a_deeply_nested_object_of_any_watched_kind_does_not_stop_the_watch() {
-        let names = [
-            names_in_list::<PipelineRun>(),
-            names_in_list::<WatchedStatefulSet>(),
-            names_in_list::<PodView>(),
-            names_in_list::<WatchedNode>(),
-            names_in_list::<WatchedQuota>(),
-            names_in_list::<EventView>(),
-        ];
-        for found in names {
-            assert_eq!(found, ["nested", "usual"]);
-        }
-    }
-
-    #[test]
-    fn a_run_that_is_deleted_and_each_complete_list_are_reasons_to_forget() {
-        let run = || view("build", "u1", &json!({}));
-        assert_eq!(deleted_by(&Event::Delete(run())), Some(Deleted::One("u1".into())));
-        assert_eq!(deleted_by(&Event::InitDone), Some(Deleted::Unlisted));
-        let finished = view("build", "u1", &done());
-        for event in [Event::Apply(finished), Event::Init, Event::InitApply(run())] {
-            assert_eq!(deleted_by(&event), None);
-        }
-    }
-}
+mod tests;

@@ -7,6 +7,7 @@ use crate::api_error::{Failure, StepError, is_gone, is_overtaken, is_permanent};
 use crate::placeholders::WatchedStatefulSet;
 use crate::pods::PodView;
 use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::events::v1::{Event, EventSeries};
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Client, Resource};
@@ -21,10 +22,15 @@ use std::fmt::Debug;
 use std::time::Duration;
 use tekton::PipelineRun;
 use tekton::tasks::TaskRun;
+use tokio::time::timeout;
+use tracing::{info, warn};
 
 /// The timeout of a request. Two slow webhooks take less time, so that the API server's answer arrives first. The timeout and the
 /// longest backoff together are less than a minute, so that a hanging request delays its run by less than a minute.
 const TIMEOUT: Duration = Duration::from_secs(25);
+
+/// How long the end of a run waits for the pod that keeps the node.
+const KEEP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The result of a step that did not fail.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,12 +51,18 @@ pub(crate) enum Effect {
 pub(crate) struct Cluster {
     pub(crate) client: Client,
     image: String,
+    /// Namespace of the installation.
+    namespace: String,
 }
 
 impl Cluster {
-    /// `image` is the image of the placeholders.
-    pub(crate) fn new(client: Client, image: String) -> Self {
-        Self { client, image }
+    /// `image` is the image of the placeholders, `namespace` that of the installation.
+    pub(crate) fn new(client: Client, image: String, namespace: String) -> Self {
+        Self {
+            client,
+            image,
+            namespace,
+        }
     }
 
     /// Sends the requests of a step in order. Stops at a request for the run's own objects that has another effect than `Written`,
@@ -58,12 +70,32 @@ impl Cluster {
     pub(crate) async fn write(&self, observed: &Observation, step: &Step) -> Result<Effect, StepError> {
         let requests = step.actions.iter();
         for request in requests.flat_map(|action| action.requests(observed, &self.image)) {
+            if matches!(request.object, Object::KeptNode(_)) {
+                self.keep_node(&observed.run.key, &request).await;
+                continue;
+            }
             let effect = self.send(&observed.run.key, &request).await?;
             if effect != Effect::Written && request.object.is_own() {
                 return Ok(effect);
             }
         }
         Ok(Effect::Written)
+    }
+
+    /// Creates the pod that keeps a node. A failure is only logged: the end of the run neither fails nor waits for it.
+    async fn keep_node(&self, key: &RunKey, request: &Request) {
+        match timeout(KEEP_TIMEOUT, self.send(key, request)).await {
+            Ok(Ok(Effect::Written)) => {
+                info!(run = %key, request = ?request.object, "keeps the node after the run")
+            }
+            Ok(Ok(_)) => {
+                info!(run = %key, request = ?request.object, "keep-nodes-at-most does not allow one more node")
+            }
+            Ok(Err(error)) => warn!(run = %key, %error, "could not keep the node after the run"),
+            Err(_) => {
+                warn!(run = %key, "could not keep the node after the run: the API server did not answer in time")
+            }
+        }
     }
 
     pub(crate) async fn send(&self, key: &RunKey, request: &Request) -> Result<Effect, StepError> {
@@ -76,6 +108,7 @@ impl Cluster {
             Object::Pod | Object::OtherPod(_) => {
                 change(&self.api::<PodView>(namespace), &name, request).await
             }
+            Object::KeptNode(_) => change(&self.api::<PodView>(&self.namespace), &name, request).await,
             Object::TaskRun(_) => change(&self.api::<TaskRun>(namespace), &name, request).await,
         };
         match sent {
@@ -105,7 +138,7 @@ impl Cluster {
 
 async fn change<K>(api: &Api<K>, name: &str, request: &Request) -> Result<(), StepError>
 where
-    K: Clone + DeserializeOwned + Debug,
+    K: Resource + Clone + DeserializeOwned + Debug,
 {
     let operation = request.operation;
     match &request.verb {
@@ -115,6 +148,7 @@ where
                 .await
                 .map(drop)
         }
+        Verb::Create { pod, names } => create_first(operation, api, pod, names).await,
         Verb::Json(patch) => send_patch(operation, api, name, &Patch::Json::<()>(patch.clone())).await,
         Verb::Merge(patch) => send_patch(operation, api, name, &Patch::Merge(patch)).await,
         Verb::Strategic(patch) => send_patch(operation, api, name, &Patch::Strategic(patch)).await,
@@ -129,6 +163,47 @@ where
             with_timeout(operation, api.delete(name, &params)).await.map(drop)
         }
     }
+}
+
+/// Creates the pod with the first name that is free. Fails as the last creation failed.
+async fn create_first<K>(
+    operation: Operation,
+    api: &Api<K>,
+    pod: &Pod,
+    names: &[String],
+) -> Result<(), StepError>
+where
+    K: Resource + Clone + DeserializeOwned + Debug,
+{
+    let mut pod = pod.clone();
+    let mut result = Ok(());
+    for name in names {
+        pod.metadata.name = Some(name.clone());
+        result = with_timeout(operation, create(api, &pod)).await;
+        if !result.as_ref().is_err_and(is_taken) {
+            break;
+        }
+    }
+    result
+}
+
+async fn create<K>(api: &Api<K>, pod: &Pod) -> kube::Result<()>
+where
+    K: Resource + Clone + DeserializeOwned + Debug,
+{
+    let post = PostParams {
+        field_manager: Some(keys::FIELD_MANAGER.to_owned()),
+        ..PostParams::default()
+    };
+    let body = serde_json::to_vec(pod).map_err(kube::Error::SerdeError)?;
+    let request = kube::core::Request::new(api.resource_url()).create(&post, body);
+    let request = request.map_err(kube::Error::BuildRequest)?;
+    api.clone().into_client().request::<K>(request).await.map(drop)
+}
+
+/// Whether an object with the name exists.
+fn is_taken(refused: &StepError) -> bool {
+    matches!(&refused.fault, Failure::Api(error) if matches!(&**error, kube::Error::Api(status) if status.is_already_exists()))
 }
 
 async fn send_patch<K, P>(
@@ -154,6 +229,7 @@ fn effect(verb: &Verb, refused: StepError) -> Result<Effect, StepError> {
     };
     let effect = match verb {
         Verb::Apply(_) => None,
+        Verb::Create { .. } => is_taken(&refused).then_some(Effect::Overtaken),
         Verb::Delete { .. } => is_gone(error).then_some(Effect::Written),
         Verb::Resize(_) if is_permanent(error) => Some(Effect::ResizeRefused),
         Verb::Json(_) | Verb::Merge(_) | Verb::Strategic(_) | Verb::Resize(_) => {
@@ -167,7 +243,9 @@ fn effect(verb: &Verb, refused: StepError) -> Result<Effect, StepError> {
 fn deletion(object: &Object, uid: &str, at_once: bool) -> DeleteParams {
     let params = match object {
         Object::StatefulSet | Object::OtherStatefulSet(_) => DeleteParams::background(),
-        Object::Run | Object::Pod | Object::OtherPod(_) | Object::TaskRun(_) => DeleteParams::default(),
+        Object::Run | Object::Pod | Object::OtherPod(_) | Object::TaskRun(_) | Object::KeptNode(_) => {
+            DeleteParams::default()
+        }
     };
     let params = params.preconditions(Preconditions {
         uid: Some(uid.to_owned()),
@@ -195,7 +273,7 @@ pub(crate) async fn with_timeout<T>(
     operation: Operation,
     call: impl Future<Output = kube::Result<T>>,
 ) -> Result<T, StepError> {
-    let answer = tokio::time::timeout(TIMEOUT, call).await;
+    let answer = timeout(TIMEOUT, call).await;
     let answer = answer
         .map_err(|_| Failure::Late(TIMEOUT))
         .and_then(|it| it.map_err(|e| Failure::Api(Box::new(e))));

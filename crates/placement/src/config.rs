@@ -46,6 +46,12 @@ pub struct Config {
     pub placeholder_tolerations: Vec<Toleration>,
     /// `prefer-warm-nodes`.
     pub prefer_warm_nodes: bool,
+    /// `keep-node-for`; zero if no node is kept after a run.
+    pub keep_node_for: Duration,
+    /// `keep-node-for-maximum`: the upper limit of the annotation of a run.
+    pub keep_node_for_maximum: Duration,
+    /// `keep-nodes-at-most`: the most nodes of the cluster that are kept at the same time.
+    pub keep_nodes_at_most: u16,
     /// `release-when`.
     pub release_when: ReleaseWhen,
     /// `hold-deadline`.
@@ -86,6 +92,10 @@ enum Mistake {
     Duration(String),
     #[error("{0:?} is neither a duration longer than zero, such as 90s, 10m or 1h30m, nor {NEVER:?}")]
     DurationOrNever(String),
+    #[error("{0:?} is neither a duration, such as 90s, 10m or 1h30m, nor 0")]
+    DurationOrZero(String),
+    #[error("{0:?} is not a number from 0 to 65535")]
+    Number(String),
 }
 
 /// The value that switches a timed action off.
@@ -110,6 +120,9 @@ impl Default for Config {
             placeholder_node_selector: BTreeMap::new(),
             placeholder_tolerations: Vec::new(),
             prefer_warm_nodes: false,
+            keep_node_for: Duration::ZERO,
+            keep_node_for_maximum: Duration::ZERO,
+            keep_nodes_at_most: 5,
             release_when: ReleaseWhen::Scheduled,
             hold_deadline: Duration::from_mins(10),
             caps: Caps::default(),
@@ -138,6 +151,9 @@ impl Config {
         "placeholder-node-selector",
         "placeholder-tolerations",
         "prefer-warm-nodes",
+        "keep-node-for",
+        "keep-node-for-maximum",
+        "keep-nodes-at-most",
         "release-when",
         "hold-deadline",
         "max-runs",
@@ -195,6 +211,9 @@ impl Config {
             "placeholder-node-selector" => self.placeholder_node_selector = additions::node_selector(value)?,
             "placeholder-tolerations" => self.placeholder_tolerations = additions::tolerations(value)?,
             "prefer-warm-nodes" => self.prefer_warm_nodes = boolean(value)?,
+            "keep-node-for" => self.keep_node_for = duration_or_zero(value)?,
+            "keep-node-for-maximum" => self.keep_node_for_maximum = duration_or_zero(value)?,
+            "keep-nodes-at-most" => self.keep_nodes_at_most = number(value)?,
             "release-when" => self.release_when = value.parse()?,
             "hold-deadline" => self.hold_deadline = duration(value)?,
             "max-runs" => self.caps.cluster = caps::parse(value)?,
@@ -230,6 +249,22 @@ fn duration_or_never(value: &str) -> Result<Option<Duration>, Mistake> {
         None if value != NEVER => Err(Mistake::DurationOrNever(value.to_owned())),
         duration => Ok(duration),
     }
+}
+
+fn duration_or_zero(value: &str) -> Result<Duration, Mistake> {
+    parse_duration_or_zero(value).ok_or_else(|| Mistake::DurationOrZero(value.to_owned()))
+}
+
+/// Parses a duration that may be zero.
+pub(crate) fn parse_duration_or_zero(value: &str) -> Option<Duration> {
+    match value {
+        "0" | "0s" => Some(Duration::ZERO),
+        _ => positive_duration(value),
+    }
+}
+
+fn number(value: &str) -> Result<u16, Mistake> {
+    value.parse().map_err(|_| Mistake::Number(value.to_owned()))
 }
 
 fn positive_duration(value: &str) -> Option<Duration> {

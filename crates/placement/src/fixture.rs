@@ -33,6 +33,7 @@ pub(crate) fn run() -> Run {
         reserve: None,
         used: None,
         warm: None,
+        keep_node_for: None,
         pipeline: None,
         template: PodTemplate::default(),
         claims: Vec::new(),

@@ -30,6 +30,12 @@ pub const USED: &str = "pod-affinity.tekton.dev/used";
 pub const WARM: &str = "pod-affinity.tekton.dev/warm";
 /// Annotation on a placeholder that prefers nodes of earlier runs: the names of the nodes.
 pub const WARM_NODES: &str = "pod-affinity.tekton.dev/warm-nodes";
+/// Annotation that a user writes on a run: how long its node is kept after its end.
+pub const KEEP_NODE_FOR: &str = "pod-affinity.tekton.dev/keep-node-for";
+/// Annotation on the pod that keeps the node of a run that has ended: until when.
+pub const KEPT_UNTIL: &str = "pod-affinity.tekton.dev/kept-until";
+/// Annotation on the pod that keeps a node: namespace and name of the run that has ended.
+pub const KEPT_AFTER: &str = "pod-affinity.tekton.dev/kept-after";
 /// Annotation on a placeholder's pod, and in its StatefulSet's template: the only node where the pod may be scheduled;
 /// empty if any node is allowed.
 pub const PINNED: &str = "pod-affinity.tekton.dev/pinned";
@@ -74,6 +80,8 @@ pub const HOSTNAME: &str = "kubernetes.io/hostname";
 pub const COMPONENT: &str = "app.kubernetes.io/component";
 /// Value of [`COMPONENT`] on placeholders.
 pub const PLACEHOLDER: &str = "placeholder";
+/// Value of [`COMPONENT`] on the pods that keep the nodes of runs that have ended.
+pub const KEPT_NODE: &str = "kept-node";
 /// Value of [`COMPONENT`] on Tekton's affinity assistants, which keep the tasks that share a PVC on one node.
 pub const ASSISTANT: &str = "affinity-assistant";
 /// Well-known label that names the application.

@@ -200,7 +200,7 @@ fn container(size: &size::Size, image: &str) -> Container {
 
 /// The image names its user by number, so that the kubelet can verify that the user is not root. The cluster may choose
 /// another user: OpenShift would reject a number in the pod.
-fn pod_security() -> PodSecurityContext {
+pub(crate) fn pod_security() -> PodSecurityContext {
     PodSecurityContext {
         run_as_non_root: Some(true),
         seccomp_profile: Some(SeccompProfile {
@@ -211,7 +211,7 @@ fn pod_security() -> PodSecurityContext {
     }
 }
 
-fn container_security() -> SecurityContext {
+pub(crate) fn container_security() -> SecurityContext {
     SecurityContext {
         allow_privilege_escalation: Some(false),
         read_only_root_filesystem: Some(true),

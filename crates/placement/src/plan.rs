@@ -66,6 +66,7 @@
 //! | OptedOut | requeue tasks | OptedOut | tasks wait: requeue them at the scheduler |
 //! | OptedOut | delete placeholder | Ignored | nothing waits for the placeholder |
 //! | Ending | delete placeholder | Ignored, NodeKept | the node is free |
+//! | Ending | keep node | Ignored | the run is done: a pod keeps the node for the next run |
 //! | Ending | adopt pod | Ending | `isolateAlways`: the run owns the pod |
 //! | Ending | keep pod | NodeKept | `isolateAlways`: delete the StatefulSet alone |
 //! | NodeKept | delete placeholder | Ignored | the run is being deleted |
@@ -84,7 +85,7 @@ mod scaled_down;
 mod state;
 mod waiting;
 
-pub use self::action::{Action, Event, MoveCause, PodChange, ReleaseCause, Requeue, Target};
+pub use self::action::{Action, Event, MoveCause, New, PodChange, ReleaseCause, Requeue, Target};
 pub use self::decision::{Decision, IgnoreReason, Step, Wait};
 pub use self::inputs::{Creation, Group, Inputs, Quota, Read, TaskCount, Tasks, VolumeConstraints};
 pub use self::observation::{

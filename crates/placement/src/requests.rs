@@ -2,17 +2,19 @@
 //! relies on, so a decision from a stale observation changes nothing.
 
 use crate::config::Config;
+use crate::kept_node::NewKeptNode;
 use crate::keys;
 use crate::names::RunKey;
 use crate::placeholder::size::{is_automatic, usual};
 use crate::placeholder::{spec, stateful_set};
-use crate::plan::{Action, Creation, Observation, PodChange, Requeue, RequeueMark, Target};
+use crate::plan::{Action, Creation, New, Observation, PodChange, Requeue, RequeueMark, Target};
 use crate::raw::{add, test};
 use crate::run::Run;
 use crate::strategy::Enrolment;
 use jiff::Timestamp;
 use json_patch::Patch;
 use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 use std::borrow::Cow;
 use strum::IntoStaticStr;
@@ -59,6 +61,8 @@ pub enum Operation {
     Wake,
     /// List the TaskRuns whose pods a ResourceQuota rejected, and requeue them at Tekton.
     Retry,
+    /// Create the pod that keeps a node after a run, or delete it.
+    KeepNode,
     /// List Tekton's affinity assistants, and delete those on a node that the run gave up.
     Assistants,
 }
@@ -74,7 +78,7 @@ pub struct Request {
     pub verb: Verb,
 }
 
-/// An object in the run's namespace.
+/// An object in the run's namespace, except for `KeptNode`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Object {
     /// The run itself.
@@ -90,6 +94,8 @@ pub enum Object {
     OtherPod(String),
     /// A TaskRun of the run, which may change meanwhile, as `OtherStatefulSet` may.
     TaskRun(String),
+    /// A pod of the installation's namespace that keeps a node. A new pod gets its name from the request.
+    KeptNode(String),
 }
 
 /// The change of an object.
@@ -97,6 +103,13 @@ pub enum Object {
 pub enum Verb {
     /// Server-side apply.
     Apply(Box<StatefulSet>),
+    /// Create the pod with the first of these names that is free.
+    Create {
+        /// The pod, without a name.
+        pod: Box<Pod>,
+        /// The names.
+        names: Vec<String>,
+    },
     /// A JSON patch. Its `test` operations guard the write.
     Json(Patch),
     /// A merge patch. The UID in the patch guards the write.
@@ -119,7 +132,10 @@ impl Action {
     pub fn requests(&self, observed: &Observation, image: &str) -> Vec<Request> {
         match self {
             Self::Run(wanted) => run_state::request(&observed.run, wanted).into_iter().collect(),
-            Self::Create(enrolment, creation) => vec![create(observed, *enrolment, creation, image)],
+            Self::Create(New::Placeholder(enrolment, creation)) => {
+                vec![create(observed, *enrolment, creation, image)]
+            }
+            Self::Create(New::KeptNode(node)) => vec![keep_node(&observed.run, node, image)],
             Self::Placeholder(wanted) => change_placeholder(observed, wanted).into_iter().collect(),
             Self::Pod(PodChange::Resize(uid)) => {
                 let patch = Verb::Resize(resize_patch(uid, &observed.config));
@@ -164,6 +180,14 @@ fn create(observed: &Observation, enrolment: Enrolment, creation: &Creation, ima
         Object::StatefulSet,
         Verb::Apply(Box::new(placeholder)),
     )
+}
+
+fn keep_node(run: &Run, node: &NewKeptNode, image: &str) -> Request {
+    let verb = Verb::Create {
+        pod: Box::new(node.pod(run, image)),
+        names: node.names.clone(),
+    };
+    request(Operation::KeepNode, Object::KeptNode(node.node.clone()), verb)
 }
 
 /// The reserve that the run states, or what the run is expected to need.
@@ -295,7 +319,10 @@ impl Object {
             Self::Run => run.name.as_str().into(),
             Self::StatefulSet => run.placeholder().as_str().to_owned().into(),
             Self::Pod => run.placeholder().pod().into(),
-            Self::OtherStatefulSet(name) | Self::OtherPod(name) | Self::TaskRun(name) => name.as_str().into(),
+            Self::OtherStatefulSet(name)
+            | Self::OtherPod(name)
+            | Self::TaskRun(name)
+            | Self::KeptNode(name) => name.as_str().into(),
         }
     }
 
@@ -303,7 +330,7 @@ impl Object {
     pub fn is_own(&self) -> bool {
         match self {
             Self::Run | Self::StatefulSet | Self::Pod => true,
-            Self::OtherStatefulSet(_) | Self::OtherPod(_) | Self::TaskRun(_) => false,
+            Self::OtherStatefulSet(_) | Self::OtherPod(_) | Self::TaskRun(_) | Self::KeptNode(_) => false,
         }
     }
 }

@@ -99,6 +99,8 @@ pub struct Run {
     pub used: Option<String>,
     /// Raw value of the annotation `warm`.
     pub warm: Option<String>,
+    /// Raw value of the annotation `keep-node-for`.
+    pub keep_node_for: Option<String>,
     /// A hash that identifies the Pipeline of the run.
     pub pipeline: Option<u64>,
     /// The pod template of the run.

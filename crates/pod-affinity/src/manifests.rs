@@ -19,11 +19,12 @@ const LABELS: [&str; 3] = [
     "app.kubernetes.io/part-of",
 ];
 const IMAGE: &str = "ko://pod-affinity";
-const CLUSTER_WIDE: [&str; 4] = [
+const CLUSTER_WIDE: [&str; 5] = [
     "Namespace",
     "ClusterRole",
     "ClusterRoleBinding",
     "MutatingWebhookConfiguration",
+    "PriorityClass",
 ];
 
 fn config() -> PathBuf {
@@ -165,6 +166,7 @@ fn the_names_of_objects_match_the_constants_in_the_code() {
         ("ConfigMap", install::CONFIG_MAP),
         ("Secret", install::CERTIFICATE_SECRET),
         ("Service", install::WEBHOOK_SERVICE),
+        ("PriorityClass", placement::kept_node::PRIORITY_CLASS),
     ];
     for (kind, name) in known {
         named(kind, name);

@@ -131,6 +131,7 @@ impl PipelineRun {
             reserve: self.annotation(keys::RESERVE),
             used: self.annotation(keys::USED),
             warm: self.annotation(keys::WARM),
+            keep_node_for: self.annotation(keys::KEEP_NODE_FOR),
             pipeline: self.spec.pipeline,
             template: self.spec.template.typed(),
             over_limit: self.spec.over_limit(),
@@ -163,7 +164,7 @@ impl PipelineRun {
     }
 
     /// Keeps the node, if the run succeeded, and the record of usage for later runs of the same Pipeline. If the controller has yet to
-    /// write the record, keeps the annotation of the automatic reserve.
+    /// write the record, keeps the annotation of the automatic reserve. Keeps how long the node is kept after the run.
     fn prune_to_need(&mut self) {
         let mut annotations = self.metadata.annotations.take().unwrap_or_default();
         let succeeded = self.status.outcome == Outcome::Succeeded;
@@ -175,7 +176,8 @@ impl PipelineRun {
             pipeline: self.spec.pipeline.filter(|_| used.is_some() || node.is_some()),
             ..PipelineRunSpec::default()
         };
-        let kept: BTreeMap<_, _> = node.into_iter().chain(used.or(wish)).collect();
+        let keep = annotations.remove_entry(keys::KEEP_NODE_FOR);
+        let kept: BTreeMap<_, _> = [node, used.or(wish), keep].into_iter().flatten().collect();
         self.metadata.annotations = (!kept.is_empty()).then_some(kept);
     }
 
@@ -245,12 +247,13 @@ const LABELS: [(&str, usize); 5] = [
 ];
 
 /// The annotations that the rules read, each with the most bytes of a value.
-const ANNOTATIONS: [(&str, usize); 6] = [
+const ANNOTATIONS: [(&str, usize); 7] = [
     (keys::HOLD, COMPARED),
     (keys::NODE, NAME),
     (keys::RESERVE, STRING),
     (keys::USED, STRING),
     (keys::WARM, COMPARED),
+    (keys::KEEP_NODE_FOR, COMPARED),
     (keys::OPTED_IN_BY, COMPARED),
 ];
 

@@ -48,6 +48,7 @@ impl Testbed {
             .env("KARPENTER_SERVICE", "karpenter")
             .env("METRICS_PORT", self.port()?.to_string())
             .env("HEALTH_PROBE_PORT", health.to_string())
+            .env("FEATURE_GATES", "CapacityBuffer=true")
             .env("DISABLE_LEADER_ELECTION", "true"))
     }
 

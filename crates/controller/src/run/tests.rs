@@ -74,6 +74,9 @@ impl Cluster {
 }
 
 fn resource(line: &str) -> &'static str {
+    if line.contains("kept-node") {
+        return "kept nodes";
+    }
     if line.contains("status.phase") {
         return "pending pods";
     }
@@ -188,7 +191,7 @@ async fn only_placeholders_and_waiting_pods_of_groups_are_watched_and_large_obje
         .iter()
         .filter(|line| line.starts_with("GET") && !line.contains("watch=true"))
         .collect();
-    assert_eq!(lists.len(), 10, "{lists:?}");
+    assert_eq!(lists.len(), 11, "{lists:?}");
     for line in lists {
         let expected = match resource(line) {
             "pipelineruns" => "/pipelineruns?&limit=100",
@@ -199,6 +202,9 @@ async fn only_placeholders_and_waiting_pods_of_groups_are_watched_and_large_obje
             "failed creates" => "involvedObject.kind%3DStatefulSet%2Creason%3DFailedCreate&limit=100",
             "autoscaler events" => {
                 "involvedObject.kind%3DPod%2Csource%21%3Dkubelet%2Csource%21%3Ddefault-scheduler&limit=100"
+            }
+            "kept nodes" => {
+                "/namespaces/tekton-pod-affinity/pods?&labelSelector=app.kubernetes.io%2Fcomponent%3Dkept-node&"
             }
             "pending pods" => "group%2Capp.kubernetes.io%2Fcomponent+notin+%28placeholder%2C",
             _ => "component%3Dplaceholder%2Capp.kubernetes.io%2Fname%3Dpod-affinity",

@@ -6,7 +6,7 @@ use crate::fixture::{
 use placement::additions;
 use placement::config::Config;
 use placement::names::RunKey;
-use placement::plan::{Action, Creation, Decision, Inputs, Quota, Read, Target, Unschedulable, plan};
+use placement::plan::{Action, Creation, Decision, Inputs, New, Quota, Read, Target, Unschedulable, plan};
 use placement::run::{Run, SpecStatus};
 use placement::statefulset_quota::QuotaBlocker;
 use placement::strategy::Strategy;
@@ -61,7 +61,7 @@ pub(super) async fn write(
     observed: &Observation,
     actions: impl Into<Vec<Action>>,
 ) -> Result<Effect, StepError> {
-    let cluster = Cluster::new(server.client(), "image".into());
+    let cluster = Cluster::new(server.client(), "image".into(), "tekton-pod-affinity".into());
     let step = Step {
         name: "step",
         event: None,
@@ -337,7 +337,7 @@ async fn a_placeholder_prefers_the_nodes_of_earlier_runs_beside_the_preferences_
         warm_nodes: Some(WarmNodes::of_runs(["n2", "n1"].map(str::to_owned))),
         ..Creation::default()
     };
-    let create = Action::Create(enrolment(), creation);
+    let create = Action::Create(New::Placeholder(enrolment(), creation));
     write(&server, &observed, [create]).await.unwrap();
     let set = &server.calls()[0].body;
     assert_eq!(set["metadata"]["annotations"][keys::WARM_NODES], "n2,n1");

@@ -155,10 +155,33 @@ type Used = Mutex<BTreeSet<String>>;
 #[e2e_test(nightly, autoscaler)]
 async fn two_hundred_hand_overs_beside_karpenters_consolidation_lose_no_run_that_has_not_started() {
     let bed = bed(Autoscaler::Karpenter).await;
+    let (all, nodes) = hand_overs(&bed).await;
+    assert!(all.handed_over >= HAND_OVERS, "{all:?}");
+    assert!(nodes > SEQUENCES, "Karpenter removed no node between two runs");
+}
+
+#[e2e_test(nightly, autoscaler)]
+async fn two_hundred_hand_overs_of_kept_nodes_beside_karpenters_consolidation_lose_no_run_and_no_node() {
+    let bed = bed(Autoscaler::Karpenter).await;
+    let most = (2 * SEQUENCES).to_string();
+    bed.configure(&[("keep-node-for", Some("1m")), ("keep-nodes-at-most", Some(&most))])
+        .await
+        .unwrap();
+    let (all, nodes) = hand_overs(&bed).await;
+    assert!(all.handed_over >= HAND_OVERS, "{all:?}");
+    assert_eq!((all.lost, all.moved), (0, 0), "{all:?}");
+    assert!(
+        nodes <= SEQUENCES,
+        "Karpenter removed a node that was kept: {nodes} nodes"
+    );
+}
+
+/// What happened to the runs of all sequences, and the number of nodes that they used.
+async fn hand_overs(bed: &Testbed) -> (Counts, usize) {
     let client = bed.client().await.unwrap();
     configure_pool(&client, json!({"disruption": {"consolidateAfter": "1s"}})).await;
     let used = Used::default();
-    let sequences = (0..SEQUENCES).map(|number| sequence(&bed, &client, number, &used));
+    let sequences = (0..SEQUENCES).map(|number| sequence(bed, &client, number, &used));
     let counts = join_all(sequences).await;
     let all = counts.into_iter().fold(Counts::default(), |all, counts| Counts {
         runs: all.runs + counts.runs,
@@ -168,8 +191,7 @@ async fn two_hundred_hand_overs_beside_karpenters_consolidation_lose_no_run_that
     });
     let nodes = used.into_inner().unwrap().len();
     println!("hand-overs beside Karpenter's consolidation: {all:?} on {nodes} nodes");
-    assert!(all.handed_over >= HAND_OVERS, "{all:?}");
-    assert!(nodes > SEQUENCES, "Karpenter removed no node between two runs");
+    (all, nodes)
 }
 
 /// Runs one after another, with pauses around the moment in which Karpenter removes the empty node.

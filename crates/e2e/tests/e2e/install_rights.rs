@@ -2,6 +2,7 @@
 //! nothing is there that nobody needs.
 
 use crate::auto_reserve;
+use crate::kept_nodes::kept_nodes;
 use crate::support::SOON;
 use crate::support::events::until_event;
 use crate::support::kubectl::{parsed, workspace};
@@ -142,6 +143,7 @@ async fn live(bed: &Testbed, client: &Client) {
     a_task_too_big_and_a_reserve(bed).await;
     an_automatic_reserve(bed).await;
     a_quota(bed).await;
+    a_kept_node(bed).await;
     a_held_run_that_is_cancelled_and_a_new_leader(bed, client).await;
     a_held_run_that_loses_its_label(bed, client).await;
     labelled_by_its_pipeline(bed, RunSpec::diamond("default", "late")).await;
@@ -207,6 +209,26 @@ async fn a_task_too_big_and_a_reserve(bed: &Testbed) {
         .annotation(keys::RESERVE, "cpu=4");
     create(bed, &run).await;
     bed.until_succeeded(&run, SOON).await.unwrap();
+}
+
+async fn a_kept_node(bed: &Testbed) {
+    bed.configure(&[("keep-node-for-maximum", Some("1m"))])
+        .await
+        .unwrap();
+    let run = RunSpec::new("default", "keeps").task("only", &[]);
+    let run = run.opted_in("true").annotation(keys::KEEP_NODE_FOR, "1m");
+    create(bed, &run).await;
+    bed.until_succeeded(&run, SOON).await.unwrap();
+    bed.until("the node to be kept", SOON, async || {
+        let kept = kept_nodes(bed).await;
+        if kept.is_empty() {
+            Err("none".to_owned())
+        } else {
+            Ok(())
+        }
+    })
+    .await
+    .unwrap();
 }
 
 async fn a_quota(bed: &Testbed) {

@@ -44,6 +44,7 @@ mod install_overlays;
 mod install_rights;
 mod install_upgrade;
 mod isolation;
+mod kept_nodes;
 mod kueue;
 mod limits_as_shipped;
 mod metrics;

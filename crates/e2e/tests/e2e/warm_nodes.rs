@@ -5,15 +5,20 @@ use crate::autoscalers::{Autoscaler, FIXED, bed, delete_runs, until_left};
 use crate::support::SOON;
 use crate::support::auditor::Auditor;
 use crate::support::events::until_event;
-use crate::support::kubectl::{file, kubectl, rendered, workspace};
+use crate::support::kubectl::{file, kubectl, parsed, rendered, workspace};
 use crate::support::objects::node_of;
+use crate::support::pages::block;
 use crate::support::runs::{bound_task, create, let_end, nodes_of};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, ListParams};
-use std::time::Instant;
-use testbed::Testbed;
+use std::time::{Duration, Instant};
 use testbed::product::NAMESPACE;
 use testbed::runs::{RunSpec, node};
+use testbed::{Part, Testbed};
+
+const README: &str = "config/components/warm-nodes/README.md";
+/// Karpenter reconciles a buffer every 30 seconds.
+const LONGEST_WAIT: Duration = Duration::from_mins(2);
 
 fn run(name: &str) -> RunSpec {
     RunSpec::new("default", name).task("only", &[]).opted_in("true")
@@ -94,4 +99,53 @@ async fn with_the_cluster_autoscaler_the_next_run_takes_a_warm_node_which_is_rep
 #[e2e_test(first, autoscaler, second)]
 async fn with_karpenter_the_next_run_takes_a_warm_node_which_is_replaced() {
     takes_a_warm_node(Autoscaler::Karpenter).await;
+}
+
+/// The number of nodes that Karpenter keeps ready for a buffer of two pods.
+const BUFFER: usize = 2;
+
+/// The manifests of the page, with one pod more: each of them needs a node of its own.
+#[e2e_test(autoscaler, nightly)]
+async fn with_karpenter_a_capacity_buffer_has_a_node_for_each_pod_and_is_refilled_after_a_run_took_a_node() {
+    let bed = bed(Autoscaler::Karpenter).await;
+    occupied(&bed).await;
+    let buffer = block(README, "## CapacityBuffer").replace("replicas: 1", &format!("replicas: {BUFFER}"));
+    kubectl(&bed, &["apply", "-f", &file(&bed, "buffer", &parsed(&buffer))]);
+    let ready = until_ready(&bed, BUFFER).await;
+
+    bed.pause(Part::Karpenter).unwrap();
+    let start = Instant::now();
+    let next = run("next").ending("hang");
+    create(&bed, &next).await;
+    let node = node_of(&bound_task(&bed, &next, "only").await);
+    println!(
+        "CapacityBuffer: the first task was bound {:.1?} after its run was created",
+        start.elapsed()
+    );
+    assert!(ready.contains(&node), "{node} is none of {ready:?}");
+    bed.resume(Part::Karpenter).unwrap();
+
+    until_ready(&bed, BUFFER + 1).await;
+    println!(
+        "CapacityBuffer: refilled {:.1?} after the run was created",
+        start.elapsed()
+    );
+    let_end(&bed, &next).await;
+    bed.until_succeeded(&next, SOON).await.unwrap();
+    delete_runs(&bed).await;
+}
+
+/// The nodes of Karpenter, if they are this many.
+async fn until_ready(bed: &Testbed, count: usize) -> Vec<String> {
+    bed.until(format!("{count} nodes of Karpenter"), LONGEST_WAIT, async || {
+        let nodes = bed.karpenter_nodes().await.map_err(|error| error.to_string())?;
+        let names: Vec<_> = nodes.into_iter().map(|(name, _)| name).collect();
+        if names.len() == count {
+            Ok(names)
+        } else {
+            Err(format!("{names:?}"))
+        }
+    })
+    .await
+    .unwrap()
 }

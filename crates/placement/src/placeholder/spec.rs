@@ -180,7 +180,7 @@ fn any_node() -> NodeSelector {
 }
 
 /// Pins by the name of the node and not by its hostname label, because the two may differ.
-fn name_requirement(node: &str) -> NodeSelectorRequirement {
+pub(crate) fn name_requirement(node: &str) -> NodeSelectorRequirement {
     NodeSelectorRequirement {
         key: "metadata.name".to_owned(),
         operator: "In".to_owned(),

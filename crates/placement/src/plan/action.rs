@@ -5,6 +5,7 @@
 use super::inputs::Creation;
 use super::observation::RequeueMark;
 use crate::automatic_reserve::ExpectedRequests;
+use crate::kept_node::NewKeptNode;
 use crate::node::{Cause, NodeOffer};
 use crate::placeholder::spec::Spec;
 use crate::quota_room::RejectedTask;
@@ -17,8 +18,8 @@ use strum::{IntoStaticStr, VariantArray};
 pub enum Action {
     /// The run should carry this.
     Run(RunState),
-    /// The placeholder should exist.
-    Create(Enrolment, Creation),
+    /// The object should exist.
+    Create(New),
     /// The placeholder's StatefulSet should be this.
     Placeholder(Spec),
     /// The placeholder's pod is changed in place.
@@ -27,6 +28,15 @@ pub enum Action {
     Delete(Target),
     /// Another controller should reconcile these objects now.
     Requeue(Requeue),
+}
+
+/// An object to create.
+#[derive(Clone, Debug, PartialEq)]
+pub enum New {
+    /// The placeholder of the run.
+    Placeholder(Enrolment, Creation),
+    /// The pod that keeps the node after the run. The other actions of the step are carried out even if this one fails.
+    KeptNode(NewKeptNode),
 }
 
 /// A change of the placeholder's pod.

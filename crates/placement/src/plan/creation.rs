@@ -1,6 +1,6 @@
 //! The placeholder is created, unless a quota has no room for its StatefulSet beside the StatefulSets of Tekton.
 
-use super::action::{Action, Event, Target};
+use super::action::{Action, Event, New, Target};
 use super::decision::{Decision, Wait};
 use super::inputs::{Inputs, Quota, Read};
 use super::observation::Observation;
@@ -31,7 +31,7 @@ pub(super) fn create(observed: &Observation, inputs: &Inputs, enrolment: Enrolme
         return Ok(with_timer(Decision::Wait(Wait::Places { quota }), RETRY_ROOM));
     }
     let event = Event::Created(creation.need.clone());
-    let create = Action::Create(enrolment, creation.clone());
+    let create = Action::Create(New::Placeholder(enrolment, creation.clone()));
     Ok(without_timer(Decision::act(
         "create_placeholder",
         event,

@@ -2,12 +2,14 @@
 //!
 //! A run with `isolateAlways` that ends after it gave up its node, and before it has another, keeps no node.
 
-use super::action::{Action, Event, PodChange, ReleaseCause, Target};
+use super::action::{Action, Event, New, PodChange, ReleaseCause, Target};
 use super::decision::{Decision, IgnoreReason, Wait};
 use super::inputs::{Inputs, Read};
 use super::observation::{Observation, Placeholder, PlaceholderPod};
 use super::{Plan, SOON, change_run, held, scaled_down, with_timer, without_timer};
 use crate::automatic_reserve;
+use crate::kept_node::NewKeptNode;
+use crate::node::NodeState;
 use crate::placeholder::size::is_automatic;
 use crate::run::SpecStatus;
 use crate::strategy::Strategy;
@@ -30,16 +32,34 @@ pub(super) fn on_done(observed: &Observation, inputs: &Inputs) -> Result<Decisio
     match (kept_pod(observed), placeholder) {
         (Some(pod), _) if !pod.adopted => Ok(adopt(pod)),
         (kept, Some(placeholder)) => {
-            let delete = Action::Delete(Target::Placeholder(placeholder.uid.clone()));
-            let actions = [delete].into_iter().chain(record_usage(observed, inputs)?);
-            let (name, event) = match kept {
-                Some(_) => ("keep_pod", Some(Event::NodeKept)),
-                None => ("delete_placeholder", None),
+            let keep = new_kept_node(observed).filter(|_| kept.is_none());
+            let (name, event) = match (kept, &keep) {
+                (Some(_), _) => ("keep_pod", Some(Event::NodeKept)),
+                (None, Some(_)) => ("keep_node", None),
+                (None, None) => ("delete_placeholder", None),
             };
+            let delete = Action::Delete(Target::Placeholder(placeholder.uid.clone()));
+            let keep = keep.map(|node| Action::Create(New::KeptNode(node))).into_iter();
+            let actions = keep.chain([delete]).chain(record_usage(observed, inputs)?);
             Ok(Decision::act(name, event, actions.collect::<Vec<_>>()))
         }
         (_, None) => Ok(Decision::Ignore(IgnoreReason::Done)),
     }
+}
+
+/// The pod that keeps the node comes before the placeholder goes: the node is never without a pod that autoscalers respect.
+fn new_kept_node(observed: &Observation) -> Option<NewKeptNode> {
+    let pod = observed
+        .live_pod()
+        .filter(|pod| !pod.adopted && observed.node == NodeState::Usable)?;
+    NewKeptNode::after_run(
+        &observed.run,
+        &observed.config,
+        pod.node.as_deref()?,
+        &pod.tolerations,
+        &observed.kept_nodes,
+        observed.now,
+    )
 }
 
 /// The run owns the pod before the StatefulSet is deleted: otherwise the pod would be deleted with it.

@@ -1,9 +1,9 @@
 //! Scenes for the tests of `plan`: a run and its placeholder, which methods change.
 
 use super::{
-    Action, Creation, Decision, Enrolment, Event, Inputs, Observation, Placeholder, PlaceholderPod, Plan,
-    Quota, Read, Repeated, RequeueMark, RunState, Shape, Spec, Step, Target, TaskCount, Tasks, Unschedulable,
-    WaitingPod, plan,
+    Action, Creation, Decision, Enrolment, Event, Inputs, New, Observation, Placeholder, PlaceholderPod,
+    Plan, Quota, Read, Repeated, RequeueMark, RunState, Shape, Spec, Step, Target, TaskCount, Tasks,
+    Unschedulable, WaitingPod, plan,
 };
 use crate::attempts::Turn;
 use crate::config::Config;
@@ -15,6 +15,7 @@ use crate::resources::Resources;
 use crate::run::{Run, SpecStatus};
 use crate::strategy::{Isolation, Strategy};
 use jiff::{SignedDuration, Timestamp};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -142,7 +143,7 @@ pub(super) fn cleaned_up() -> Decision {
 }
 
 pub(super) fn creation() -> Decision {
-    let create = Action::Create(default_enrolment(), Creation::default());
+    let create = Action::Create(New::Placeholder(default_enrolment(), Creation::default()));
     Decision::act("create_placeholder", Event::Created(None), [create])
 }
 
@@ -376,6 +377,7 @@ impl Scene {
             cross_namespace_quota: self.cross_namespace_quota.clone(),
             placing_mode: None,
             autoscaler: self.autoscaler.clone(),
+            kept_nodes: BTreeSet::new(),
         }
     }
 

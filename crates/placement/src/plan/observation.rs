@@ -15,7 +15,7 @@ use crate::strategy::{Isolation, Strategy};
 use crate::warm::WarmNodes;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Toleration;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,6 +63,8 @@ pub struct Observation {
     pub placing_mode: Option<PlacingMode>,
     /// The message of an autoscaler's latest event about the placeholder's pod.
     pub autoscaler: Option<String>,
+    /// The names of the pods that keep nodes. Empty if the run is not done.
+    pub kept_nodes: BTreeSet<String>,
 }
 
 /// A run's placeholder StatefulSet.
@@ -222,6 +224,7 @@ impl Observation {
             cross_namespace_quota: None,
             placing_mode: None,
             autoscaler: None,
+            kept_nodes: BTreeSet::new(),
         }
     }
 

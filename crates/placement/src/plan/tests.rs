@@ -8,6 +8,7 @@ use super::fixtures::{
 use super::*;
 use crate::config::ReleaseWhen;
 use crate::node::{Cause, NodeState};
+use crate::requests::Object;
 use crate::run::{HeldFrom, SpecStatus};
 use crate::strategy::{IsolateFrom, Isolation, Scope, Strategy};
 
@@ -36,7 +37,7 @@ fn enrols_as(decision: &Decision, enrolment: Enrolment) -> bool {
         _ => true,
     };
     let enrols = |action: &Action| match action {
-        Action::Create(created, _) => *created == enrolment,
+        Action::Create(New::Placeholder(created, _)) => *created == enrolment,
         Action::Run(run) => run.group == Some(enrolment.into()),
         _ => false,
     };

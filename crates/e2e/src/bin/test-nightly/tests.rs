@@ -10,7 +10,7 @@ const fn nightly(title: &'static str, command: &'static str) -> Nightly {
     Nightly { title, command }
 }
 
-pub(crate) const NIGHTLY: [Nightly; 20] = [
+pub(crate) const NIGHTLY: [Nightly; 21] = [
     nightly(
         "policies under load: a switch from the webhook and back, killed API servers",
         "cargo test --test e2e -- policies_switch policies_lose",
@@ -59,6 +59,10 @@ pub(crate) const NIGHTLY: [Nightly; 20] = [
     nightly(
         "nodes that Karpenter wants while runs use or get them",
         "cargo test --test e2e -- autoscalers_want_nodes",
+    ),
+    nightly(
+        "a CapacityBuffer with Karpenter",
+        "cargo test --test e2e -- capacity_buffer",
     ),
     nightly(
         "Kueue with a quota of nodes",

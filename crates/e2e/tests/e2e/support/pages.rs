@@ -13,7 +13,7 @@ const NIGHTLY: &str = "# executed by a nightly test";
 pub(crate) const CREATE_CA: &str = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout ca.key -subj /CN=ca -out ca.crt";
 
 /// Pages, headings, and the tests that execute the blocks between this heading and the next one.
-pub(crate) const EXECUTED: [(&str, &str, &str); 46] = [
+pub(crate) const EXECUTED: [(&str, &str, &str); 47] = [
     ("README.md", "# pod-affinity", PAGES),
     ("README.md", "## Install", PAGES),
     ("README.md", "## Install", SHIP),
@@ -92,6 +92,11 @@ pub(crate) const EXECUTED: [(&str, &str, &str); 46] = [
     ),
     ("config/components/warm-nodes/README.md", "# Warm nodes", SHIP),
     ("config/components/warm-nodes/README.md", "## Settings", KUSTOMIZE),
+    (
+        "config/components/warm-nodes/README.md",
+        "## CapacityBuffer",
+        "warm_nodes::with_karpenter_a_capacity",
+    ),
 ];
 
 const HELM: &str = "helm_lifecycle::";

@@ -184,6 +184,39 @@ fn a_done_run_frees_its_node_with_either_colocating_strategy() {
     }
 }
 
+#[test]
+fn a_pod_keeps_the_usable_node_of_a_done_run_before_the_placeholder_is_deleted() {
+    let keeping =
+        |strategy| done(strategy).change(|scene| scene.config.keep_node_for = Duration::from_mins(5));
+    let usable = |scene: Scene| scene.change(|scene| scene.node = NodeState::Usable);
+    let scene = usable(keeping(Strategy::ColocateCompleted));
+    let requests = scene.requests();
+    let objects: Vec<_> = requests.iter().map(|request| &request.object).collect();
+    assert_eq!(
+        objects,
+        [&Object::KeptNode(NODE.to_owned()), &Object::StatefulSet]
+    );
+    let deleted = deletion(Some(SET), None);
+    assert_eq!(
+        keeping(Strategy::ColocateCompleted).decision(),
+        deleted,
+        "unknown node"
+    );
+    let cordoned = |scene: &mut Scene| scene.node = NodeState::Unusable(Cause::Cordoned);
+    assert_eq!(
+        keeping(Strategy::ColocateCompleted).change(cordoned).decision(),
+        deleted
+    );
+    assert_eq!(
+        usable(done(Strategy::ColocateCompleted)).decision(),
+        deleted,
+        "not configured"
+    );
+    assert_eq!(usable(keeping(Strategy::IsolateAlways)).decision(), adoption());
+    let is_deleted = scene.change(|scene| scene.run.deleting = true);
+    assert_eq!(is_deleted.decision(), deleted);
+}
+
 fn adoption() -> Decision {
     Decision::act("adopt_pod", None, [Action::Pod(PodChange::Adopt(POD.to_owned()))])
 }

@@ -21,7 +21,7 @@ fn labels_of_the_run_are_read_before_its_placeholder_copies_them() {
     let unread = held().unread(Read::Creation);
     assert_eq!(unread.decision(), Decision::Read(Read::Creation));
     let scene = held().change(|scene| scene.inputs.creation = read.clone().into());
-    let create = Action::Create(default_enrolment(), read);
+    let create = Action::Create(New::Placeholder(default_enrolment(), read));
     assert_eq!(
         scene.decision(),
         Decision::act("create_placeholder", Event::Created(None), [create.clone()])
@@ -226,7 +226,7 @@ fn a_quota_limits_the_isolation_of_a_run_that_has_neither_a_placeholder_nor_pods
         isolation: "namespace-all".parse().unwrap(),
         ..default_enrolment()
     };
-    let create = Action::Create(narrow, Creation::default());
+    let create = Action::Create(New::Placeholder(narrow, Creation::default()));
     assert_eq!(
         limited(held()).decision(),
         Decision::act("create_placeholder", Event::Created(None), [create])

@@ -39,7 +39,7 @@ fn after(observed: &Observation, step: &Step) -> Observation {
     for action in &step.actions {
         match action {
             Action::Run(wanted) => carry(&mut next.run, wanted),
-            Action::Create(..) => next.statefulset = Some(new_placeholder()),
+            Action::Create(New::Placeholder(..)) => next.statefulset = Some(new_placeholder()),
             Action::Placeholder(wanted) => next.statefulset.as_mut().unwrap().spec = wanted.clone(),
             Action::Pod(PodChange::Adopt(_)) => next.pod.as_mut().unwrap().adopted = true,
             Action::Delete(Target::Placeholder(_)) => {
@@ -47,7 +47,10 @@ fn after(observed: &Observation, step: &Step) -> Observation {
                 next.pod.take_if(|pod| !pod.adopted);
             }
             Action::Delete(Target::Pod(_)) => next.pod = None,
-            Action::Pod(PodChange::Resize(_)) | Action::Delete(_) | Action::Requeue(_) => {}
+            Action::Create(New::KeptNode(_))
+            | Action::Pod(PodChange::Resize(_))
+            | Action::Delete(_)
+            | Action::Requeue(_) => {}
         }
     }
     next

@@ -96,6 +96,14 @@ fn a_done_run_keeps_its_usage_record_or_its_automatic_reserve() {
 }
 
 #[test]
+fn a_done_run_keeps_how_long_its_node_is_kept() {
+    let mut run = loaded("False");
+    run.metadata.annotations = Some([(keys::KEEP_NODE_FOR.to_owned(), "5m".to_owned())].into());
+    run.prune();
+    assert_eq!(run.run().unwrap().keep_node_for.as_deref(), Some("5m"));
+}
+
+#[test]
 fn a_done_run_keeps_its_node_for_the_next_run_of_its_pipeline_if_it_succeeded() {
     let pruned = |status: &str| {
         let mut run = loaded(status);

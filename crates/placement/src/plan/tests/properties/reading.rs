@@ -170,7 +170,9 @@ pub(super) fn rests_on(scene: &Scene, name: &str) -> Option<Read> {
         "move_off" => Some(Read::Tasks),
         "make_room" | "retry_tasks" => Some(Read::RejectedTasks),
         "requeue_tasks" | "return_placeholder" => Some(Read::Assistants),
-        "delete_placeholder" | "keep_pod" if run.done && !run.deleting && records_usage => Some(Read::Usage),
+        "delete_placeholder" | "keep_pod" | "keep_node" if run.done && !run.deleting && records_usage => {
+            Some(Read::Usage)
+        }
         _ => None,
     }
 }
@@ -183,6 +185,7 @@ pub(super) fn names_observed_object(scene: &Scene, request: &Request) -> bool {
         Object::Pod => scene.pod.as_ref().map(|pod| pod.uid.as_str()),
         Object::OtherStatefulSet(_) => Some("another-set-uid"),
         Object::OtherPod(_) | Object::TaskRun(_) => Some("assistant-uid"),
+        Object::KeptNode(_) => None,
     };
     let is_it = |found: &Value| uid.is_some() && found.as_str() == uid;
     let tests = |operation: &PatchOperation| match operation {
@@ -198,6 +201,7 @@ pub(super) fn names_observed_object(scene: &Scene, request: &Request) -> bool {
             let owners = set.metadata.owner_references.iter().flatten();
             owners.map(|owner| &owner.uid).eq([&scene.run.key.uid])
         }
+        Verb::Create { .. } => matches!(request.object, Object::KeptNode(_)),
         Verb::Json(patch) => patch.iter().any(tests),
         Verb::Merge(body) | Verb::Strategic(body) | Verb::Resize(body) => is_it(&body["metadata"]["uid"]),
         Verb::Delete { uid: found, .. } => uid == Some(found),

@@ -55,6 +55,7 @@ const OF_THE_CONFIGURATION: &[Change] = &[
     |scene| scene.config.default_strategy = Strategy::IsolateAlways,
     |scene| scene.config.isolation.scope = Scope::Namespace,
     |scene| scene.config.default_reserve = ReserveSetting::Automatic,
+    |scene| scene.config.keep_node_for = Duration::from_mins(5),
     |scene| scene.config.placeholder_copied_labels = ["team".to_owned()].into(),
     |scene| scene.config.release_when = ReleaseWhen::Created,
     |scene| scene.config.hold_deadline = Duration::MAX,

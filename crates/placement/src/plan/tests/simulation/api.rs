@@ -28,6 +28,7 @@ impl Life {
                 assert!(!task.is_gone_after(verb));
                 task.deaf &= !hears_labels;
             }
+            (Object::KeptNode(_), _) => {}
             (Object::OtherStatefulSet(_) | Object::TaskRun(_), _) => panic!("there is no quota: {request:?}"),
         }
     }
@@ -48,6 +49,7 @@ fn after(object: Option<Value>, verb: &Verb) -> Option<Value> {
     let uid = object["metadata"]["uid"].clone();
     match verb {
         Verb::Apply(set) => json_patch::merge(&mut object, &serde_json::to_value(set).unwrap()),
+        Verb::Create { .. } => return None,
         Verb::Json(patch) => json_patch::patch(&mut object, patch).unwrap(),
         Verb::Merge(patch) => json_patch::merge(&mut object, patch),
         Verb::Strategic(patch) | Verb::Resize(patch) => merge_strategically(&mut object, patch),

@@ -3,7 +3,7 @@
 use crate::fit::neighbours::occupant;
 use crate::fit::{Occupant, left, on, used};
 use crate::table;
-use crate::view::is_placeholder;
+use crate::view::{is_kept_node, is_placeholder};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use placement::node::NodeFacts;
 use serde::Serialize;
@@ -105,7 +105,7 @@ fn row(node: &Node, here: &[&Pod], occupant: Option<&Occupant>, task_pods: usize
     };
     Row {
         node: node.metadata.name.clone().unwrap_or_default(),
-        state: state(&facts, occupant),
+        state: state(&facts, occupant, here.iter().any(|pod| is_kept_node(pod))),
         run: occupant.map(|it| format!("{}/{}", it.namespace, it.name)),
         strategy: occupant.and_then(|it| it.strategy.clone()),
         task_pods,
@@ -115,15 +115,16 @@ fn row(node: &Node, here: &[&Pod], occupant: Option<&Occupant>, task_pods: usize
 }
 
 /// The use of the node, and the state that kubectl prints.
-fn state(node: &NodeFacts, occupant: Option<&Occupant>) -> String {
+fn state(node: &NodeFacts, occupant: Option<&Occupant>, is_kept: bool) -> String {
     let used_by = occupant.map_or(Use::Free, Use::of);
-    let flaws = [
+    let more = [
+        is_kept.then_some("Kept"),
         (!node.ready).then_some("NotReady"),
         node.unschedulable.then_some("SchedulingDisabled"),
     ];
     let words: Vec<_> = [used_by.as_str()]
         .into_iter()
-        .chain(flaws.into_iter().flatten())
+        .chain(more.into_iter().flatten())
         .collect();
     words.join(",")
 }

@@ -170,6 +170,12 @@ pub(crate) fn is_placeholder(pod: &Pod) -> bool {
         && label(&pod.metadata, keys::APP) == Some(keys::APP_NAME)
 }
 
+/// The pod keeps its node after a run.
+pub(crate) fn is_kept_node(pod: &Pod) -> bool {
+    label(&pod.metadata, keys::COMPONENT) == Some(keys::KEPT_NODE)
+        && label(&pod.metadata, keys::APP) == Some(keys::APP_NAME)
+}
+
 /// The pod is an affinity assistant of Tekton.
 pub(crate) fn is_assistant(pod: &Pod) -> bool {
     label(&pod.metadata, keys::COMPONENT) == Some(keys::ASSISTANT)

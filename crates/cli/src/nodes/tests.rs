@@ -11,6 +11,11 @@ fn each_node_is_told_with_the_runs_on_it_and_what_is_left() {
         {"apiVersion": "tekton.dev/v1", "kind": "PipelineRun", "name": "old", "uid": "u3"},
     ]}});
     let sharing = json!({"metadata": {"labels": {keys::STRATEGY: "colocateAlways"}}});
+    let keeps = json!({
+        "metadata": {"name": "pod-affinity-kept-node-0", "labels": {keys::COMPONENT: keys::KEPT_NODE, keys::APP: keys::APP_NAME}},
+        "spec": {"nodeName": "d-free", "containers": []},
+    });
+    let keeps = serde_json::from_value(keeps).unwrap();
     let ended = json!({"status": {"phase": "Succeeded"}});
     let nodes = [
         node("e-lost", &json!({"status": {"conditions": []}})),
@@ -32,6 +37,7 @@ fn each_node_is_told_with_the_runs_on_it_and_what_is_left() {
         placeholder("second", "u5", Some("c-shared"), &sharing),
         stranger("plain", "c-shared"),
         task("waits", None, &json!({})),
+        keeps,
     ];
     insta::assert_snapshot!(text(&rows(&nodes, &pods), true, true));
 }

@@ -1,8 +1,8 @@
-//! Reads the two sources of automatic reserves: the definitions of a run's tasks, before the placeholder is created, and the usage
-//! of a run's pods, after the run has succeeded. The usage is recorded for the next runs of the same Pipeline.
+//! Reads the definitions of a run's tasks, before the placeholder is created, and the usage of a run's pods, after the run has
+//! succeeded. The usage is recorded for the next runs of the same Pipeline.
 //!
-//! The definitions are read if no earlier run of the Pipeline has a record. An error or a missing right counts as no requests and
-//! no usage, because a reserve is not worth a delay.
+//! The definitions name the images that the node of the run pulls ahead. Without a record of an earlier run, they are also the source
+//! of an automatic reserve. An error or a missing right counts as no definitions and no usage, because neither is worth a delay.
 
 use crate::api_error::StepError;
 use crate::pods::PodView;
@@ -18,9 +18,9 @@ use placement::resources::Resources;
 use placement::run::Run;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
-use tekton::tasks::{Body, Pipeline, RunRequests, Task, tasks};
+use tekton::tasks::{Body, Definitions, Pipeline, RunRequests, Task, tasks};
 use tracing::debug;
 
 /// The most Task objects that are read for one run.
@@ -40,22 +40,15 @@ impl Cluster {
         })
     }
 
-    /// For each resource, the largest request of a task of the run.
-    pub(crate) async fn largest_task(&self, run: &Run) -> ExpectedRequests {
-        match self.largest(run).await {
-            Ok(asks) if asks == Resources::default() => ExpectedRequests::default(),
-            Ok(asks) => ExpectedRequests {
-                requests: asks,
-                source: Source::Definitions,
-            },
-            Err(refused) => {
-                debug!(error = %refused.fault, "the definitions of the tasks cannot be read");
-                ExpectedRequests::default()
-            }
-        }
+    /// The definitions of the run's tasks. After an error nothing counts as known.
+    pub(crate) async fn definitions(&self, run: &Run) -> Definitions {
+        self.read_definitions(run).await.unwrap_or_else(|refused| {
+            debug!(error = %refused.fault, "the definitions of the tasks cannot be read");
+            Definitions::default()
+        })
     }
 
-    async fn largest(&self, run: &Run) -> Result<Resources, StepError> {
+    async fn read_definitions(&self, run: &Run) -> Result<Definitions, StepError> {
         let namespace = &run.key.namespace;
         let found: Option<RunRequests> = named(Operation::Need, &self.api(namespace), run).await?;
         let mut spec = found.map(|found| found.spec).unwrap_or_default();
@@ -67,19 +60,17 @@ impl Cluster {
             None => Some(spec["pipelineSpec"].take()),
         };
         let pipeline = pipeline.unwrap_or_default();
-        let embedded = tasks(&pipeline).filter_map(|task| match task.body {
-            Body::Embedded(body) => Some(task.asks(body, &spec)),
-            Body::Named(_) | Body::Elsewhere => None,
-        });
-        let mut largest = embedded.fold(Resources::default(), Resources::or_more);
+        let mut tasks = BTreeMap::new();
         for name in named_tasks(&pipeline).into_iter().take(MOST_TASKS) {
             if let Some(found) = self.definition::<Task>(namespace, name).await? {
-                let alike = tasks(&pipeline).filter(|task| task.body == Body::Named(name));
-                let sizes = alike.map(|task| task.asks(&found.spec, &spec));
-                largest = sizes.fold(largest, Resources::or_more);
+                tasks.insert(name.to_owned(), found.spec);
             }
         }
-        Ok(largest)
+        Ok(Definitions {
+            run: spec,
+            pipeline,
+            tasks,
+        })
     }
 
     async fn definition<K>(&self, namespace: &str, name: &str) -> Result<Option<K>, StepError>
@@ -88,6 +79,17 @@ impl Cluster {
     {
         with_timeout(Operation::Need, self.api::<K>(namespace).get_opt(name)).await
     }
+}
+
+/// What the run is expected to request by the definitions of its tasks.
+pub(crate) fn expected(definitions: &Definitions) -> ExpectedRequests {
+    let requests = definitions.largest();
+    let source = if requests == Resources::default() {
+        Source::Nothing
+    } else {
+        Source::Definitions
+    };
+    ExpectedRequests { requests, source }
 }
 
 /// `None` for a pod that never had a node.
@@ -145,9 +147,8 @@ mod tests {
                 200,
                 json!({"metadata": {"name": "compile"}, "spec": steps(named)}),
             );
-            let need = Cluster::new(server.client(), "image".into(), "tekton-pod-affinity".into())
-                .largest_task(&run())
-                .await;
+            let cluster = Cluster::new(server.client(), "image".into(), "tekton-pod-affinity".into());
+            let need = expected(&cluster.definitions(&run()).await);
             assert_eq!(
                 (need.requests.to_string().as_str(), need.source),
                 (asks, Source::Definitions)

@@ -90,6 +90,7 @@ fn wanted_pod(SetSpec { replicas, template }: &SetSpec) -> Spec {
         previous_node: annotation(keys::LEFT),
         tolerations: template.spec.tolerations.clone(),
         claims: template.claims().map(str::to_owned).collect(),
+        images: template.images().map(str::to_owned).collect(),
     }
 }
 

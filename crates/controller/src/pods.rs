@@ -45,11 +45,14 @@ static SPEC: Fields = Fields::Object(&[
     (
         "volumes",
         Fields::Matching(
-            &Fields::Object(&[(
-                "persistentVolumeClaim",
-                Fields::Object(&[("claimName", Fields::Scalar)]),
-            )]),
-            |volume| volume["persistentVolumeClaim"].is_object(),
+            &Fields::Object(&[
+                (
+                    "persistentVolumeClaim",
+                    Fields::Object(&[("claimName", Fields::Scalar)]),
+                ),
+                ("image", Fields::Object(&[("reference", Fields::Scalar)])),
+            ]),
+            |volume| volume["persistentVolumeClaim"].is_object() || volume["image"].is_object(),
         ),
     ),
 ]);
@@ -125,12 +128,19 @@ struct ContainerView {
 #[serde(default, rename_all = "camelCase")]
 struct Volume {
     persistent_volume_claim: Option<Claim>,
+    image: Option<Image>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Claim {
     claim_name: String,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Image {
+    reference: String,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -224,6 +234,12 @@ impl PodView {
     pub(crate) fn claims(&self) -> impl Iterator<Item = &str> {
         let claims = self.spec.volumes.iter();
         claims.filter_map(|volume| Some(volume.persistent_volume_claim.as_ref()?.claim_name.as_str()))
+    }
+
+    /// The images of the pod's image volumes.
+    pub(crate) fn images(&self) -> impl Iterator<Item = &str> {
+        let volumes = self.spec.volumes.iter();
+        volumes.filter_map(|volume| Some(volume.image.as_ref()?.reference.as_str()))
     }
 
     /// The scheduler's message that no node fits the pod, and since when.

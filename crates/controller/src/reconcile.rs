@@ -1,13 +1,16 @@
 //! Reconciles a run in five phases: observe, plan, read (and plan again), write, report.
 
 use crate::api_error::StepError;
-use crate::memory::Memory;
+use crate::memory::{Memory, RunMemory};
+use crate::need::expected;
 use crate::observe::{Clock, Stores};
 use crate::quotas::{counts_placeholder, may_count_statefulsets};
 use crate::report::Report;
 use crate::write::{Cluster, Effect};
 use kube::runtime::reflector::ObjectRef;
+use placement::automatic_reserve::ExpectedRequests;
 use placement::config::Config;
+use placement::image_pull::{self, Images};
 use placement::mounts::constraints;
 use placement::placeholder::size::is_automatic;
 use placement::plan::{Creation, Decision, Event, Inputs, Observation, Plan, Quota, Read, Step, Tasks, plan};
@@ -142,11 +145,7 @@ impl Reconciler {
         } else {
             self.cluster.copied_labels(observed).await?
         };
-        let need = match self.stores.need(run) {
-            _ if !(run.is_held_by_us() && is_automatic(run, config)) => None,
-            Some(need) => Some(need),
-            None => Some(self.cluster.largest_task(run).await),
-        };
+        let (need, images) = self.need_and_images(run, config).await;
         let (quota, turn) = self.quota(observed).await?;
         let warm_nodes = warm::is_preferred(run, config).then(|| self.stores.warm_nodes(run));
         let creation = quota.map(|quota| Creation {
@@ -154,9 +153,31 @@ impl Reconciler {
             labels,
             need,
             warm_nodes,
+            images,
             quota,
         });
         Ok((creation, turn))
+    }
+
+    /// What the run is expected to request, for an automatic reserve, and the images that its node pulls ahead. After a failure no
+    /// image is pulled: a policy may reject a StatefulSet with image volumes.
+    async fn need_and_images(&self, run: &Run, config: &Config) -> (Option<ExpectedRequests>, Images) {
+        let is_automatic = run.is_held_by_us() && is_automatic(run, config);
+        let record = is_automatic.then(|| self.stores.need(run)).flatten();
+        let has_failed = |entry: &RunMemory| Some(entry.backoff.has_failed());
+        let has_failed = self.memory.peek(&run.key.uid, has_failed) == Some(true);
+        let pulls_images = image_pull::is_wanted(run, config) && !has_failed;
+        if !pulls_images && (record.is_some() || !is_automatic) {
+            return (record, Images::default());
+        }
+        let definitions = self.cluster.definitions(run).await;
+        let need = record.or_else(|| is_automatic.then(|| expected(&definitions)));
+        let most = if pulls_images {
+            config.pull_images_maximum
+        } else {
+            0
+        };
+        (need, Images::new(definitions.images(), most))
     }
 
     /// If a quota of the namespace counts StatefulSets, and Tekton creates StatefulSets for this run or for other runs, the controller
@@ -190,7 +211,7 @@ impl Reconciler {
             Some(node) if live == 0 => self.cluster.pinned_by_volume(&observed.run, &tasks, node).await?,
             Some(_) | None => None,
         };
-        let counted = |entry: &mut crate::memory::RunMemory| {
+        let counted = |entry: &mut RunMemory| {
             let task_count = entry.counted(live, ended, observed.now);
             (task_count, entry.moves)
         };
@@ -215,7 +236,7 @@ impl Reconciler {
             });
         }
         if tasks.is_empty() {
-            let settled = |entry: &mut crate::memory::RunMemory| entry.settled(observed.rejection.clone());
+            let settled = |entry: &mut RunMemory| entry.settled(observed.rejection.clone());
             self.memory.with(&observed.run.key.uid, settled);
         }
         Ok(tasks)

@@ -52,6 +52,10 @@ pub struct Config {
     pub keep_node_for_maximum: Duration,
     /// `keep-nodes-at-most`: the most nodes of the cluster that are kept at the same time.
     pub keep_nodes_at_most: u16,
+    /// `pull-images`.
+    pub pull_images: bool,
+    /// `pull-images-maximum`: the most images of a run.
+    pub pull_images_maximum: usize,
     /// `release-when`.
     pub release_when: ReleaseWhen,
     /// `hold-deadline`.
@@ -88,6 +92,8 @@ enum Mistake {
     Cap(#[from] BadCap),
     #[error("{0:?} is neither true nor false")]
     Boolean(String),
+    #[error("{0:?} is not a number of images, such as 8")]
+    Images(String),
     #[error("{0:?} is not a duration longer than zero, such as 90s, 10m or 1h30m")]
     Duration(String),
     #[error("{0:?} is neither a duration longer than zero, such as 90s, 10m or 1h30m, nor {NEVER:?}")]
@@ -123,6 +129,8 @@ impl Default for Config {
             keep_node_for: Duration::ZERO,
             keep_node_for_maximum: Duration::ZERO,
             keep_nodes_at_most: 5,
+            pull_images: false,
+            pull_images_maximum: 8,
             release_when: ReleaseWhen::Scheduled,
             hold_deadline: Duration::from_mins(10),
             caps: Caps::default(),
@@ -154,6 +162,8 @@ impl Config {
         "keep-node-for",
         "keep-node-for-maximum",
         "keep-nodes-at-most",
+        "pull-images",
+        "pull-images-maximum",
         "release-when",
         "hold-deadline",
         "max-runs",
@@ -214,6 +224,8 @@ impl Config {
             "keep-node-for" => self.keep_node_for = duration_or_zero(value)?,
             "keep-node-for-maximum" => self.keep_node_for_maximum = duration_or_zero(value)?,
             "keep-nodes-at-most" => self.keep_nodes_at_most = number(value)?,
+            "pull-images" => self.pull_images = boolean(value)?,
+            "pull-images-maximum" => self.pull_images_maximum = images(value)?,
             "release-when" => self.release_when = value.parse()?,
             "hold-deadline" => self.hold_deadline = duration(value)?,
             "max-runs" => self.caps.cluster = caps::parse(value)?,
@@ -238,6 +250,10 @@ fn amount(resource: &str, value: &str) -> Result<String, BadReserve> {
 
 fn boolean(value: &str) -> Result<bool, Mistake> {
     value.parse().map_err(|_| Mistake::Boolean(value.to_owned()))
+}
+
+fn images(value: &str) -> Result<usize, Mistake> {
+    value.parse().map_err(|_| Mistake::Images(value.to_owned()))
 }
 
 fn duration(value: &str) -> Result<Duration, Mistake> {

@@ -34,6 +34,7 @@ pub(crate) fn run() -> Run {
         used: None,
         warm: None,
         keep_node_for: None,
+        pull_images: None,
         pipeline: None,
         template: PodTemplate::default(),
         claims: Vec::new(),

@@ -36,6 +36,8 @@ pub const KEEP_NODE_FOR: &str = "pod-affinity.tekton.dev/keep-node-for";
 pub const KEPT_UNTIL: &str = "pod-affinity.tekton.dev/kept-until";
 /// Annotation on the pod that keeps a node: namespace and name of the run that has ended.
 pub const KEPT_AFTER: &str = "pod-affinity.tekton.dev/kept-after";
+/// Annotation that a user writes on a run: whether the node of the run pulls the images of the tasks ahead.
+pub const PULL_IMAGES: &str = "pod-affinity.tekton.dev/pull-images";
 /// Annotation on a placeholder's pod, and in its StatefulSet's template: the only node where the pod may be scheduled;
 /// empty if any node is allowed.
 pub const PINNED: &str = "pod-affinity.tekton.dev/pinned";

@@ -17,6 +17,7 @@ pub mod cross_namespace_quota;
 
 #[cfg(test)]
 mod fixture;
+pub mod image_pull;
 pub mod kept_node;
 pub mod keys;
 mod label_syntax;

@@ -9,6 +9,7 @@
 //!.
 
 use crate::config::Config;
+use crate::image_pull::Images;
 use crate::keys;
 use crate::names::RunKey;
 use crate::run::{PodTemplate, Run};
@@ -136,7 +137,7 @@ fn pod_spec(run: &Run, enrolment: Enrolment, size: &size::Size, config: &Config,
     PodSpec {
         affinity: Some(affinity::build(run, enrolment)),
         containers: vec![container(size, image)],
-        volumes: non_empty(volumes(&run.claims)),
+        volumes: non_empty(volumes(&run.claims, &Images::default())),
         node_selector: Some(node_selector(template, config)).filter(|selector| !selector.is_empty()),
         tolerations: non_empty(tolerations_with(run, &config.placeholder_tolerations)),
         scheduler_name: template.scheduler_name.clone(),
@@ -225,7 +226,7 @@ pub(crate) fn container_security() -> SecurityContext {
 
 /// The scheduler reads the PVCs: a volume of a zone decides the zone of the run. No container mounts them, because
 /// SELinux might relabel the files while a task uses them.
-fn volumes(claims: &[String]) -> Vec<Volume> {
+fn volumes(claims: &[String], images: &Images) -> Vec<Volume> {
     let volume = |(index, claim): (usize, &String)| Volume {
         name: volume_name(index),
         persistent_volume_claim: Some(PersistentVolumeClaimVolumeSource {
@@ -234,7 +235,8 @@ fn volumes(claims: &[String]) -> Vec<Volume> {
         }),
         ..Volume::default()
     };
-    claims.iter().enumerate().map(volume).collect()
+    let of_claims = claims.iter().enumerate().map(volume);
+    of_claims.chain(images.volumes()).collect()
 }
 
 fn volume_name(index: usize) -> String {

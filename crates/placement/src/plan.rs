@@ -23,6 +23,7 @@
 //! | HeldWithoutPod | enrol | HeldWithoutPod | held for a minute |
 //! | HeldWithoutPod | requeue statefulset | HeldWithoutPod | the StatefulSet controller backs off: requeue the StatefulSet |
 //! | HeldWithoutPod | narrow isolation | HeldWithoutPlaceholder | a quota rejects affinity terms across namespaces |
+//! | HeldWithoutPod | leave out images | HeldWithoutPod | a policy may have rejected the image volumes |
 //! | HeldWithoutPod | size within limits | HeldWithoutPod | a LimitRange rejected the pod |
 //! | HeldWithoutPod | release | RunningWithoutPod | at the deadline, or the pod is impossible |
 //! | HeldUnscheduled | date hold | HeldUnscheduled | the hold began without a date |

@@ -156,8 +156,8 @@ fn request(operation: Operation, object: Object, verb: Verb) -> Request {
     }
 }
 
-/// The placeholder mounts some of the run's PVCs, is restricted to nodes that can use the volumes of the others, prefers warm nodes, and
-/// copies the labels that the configuration names.
+/// The placeholder mounts some of the run's PVCs, is restricted to nodes that can use the volumes of the others, prefers warm nodes, makes
+/// its node pull images, and copies the labels that the configuration names.
 fn create(observed: &Observation, enrolment: Enrolment, creation: &Creation, image: &str) -> Request {
     let mut run = Run {
         claims: creation.volumes.mountable.clone(),
@@ -175,6 +175,7 @@ fn create(observed: &Observation, enrolment: Enrolment, creation: &Creation, ima
         let annotations = placeholder.metadata.annotations.get_or_insert_default();
         annotations.insert(keys::WARM_NODES.to_owned(), nodes.to_string());
     }
+    creation.images.add_to(&mut placeholder);
     request(
         Operation::Placeholder,
         Object::StatefulSet,

@@ -101,6 +101,8 @@ pub struct Run {
     pub warm: Option<String>,
     /// Raw value of the annotation `keep-node-for`.
     pub keep_node_for: Option<String>,
+    /// Raw value of the annotation `pull-images`.
+    pub pull_images: Option<String>,
     /// A hash that identifies the Pipeline of the run.
     pub pipeline: Option<u64>,
     /// The pod template of the run.

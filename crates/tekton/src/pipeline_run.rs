@@ -132,6 +132,7 @@ impl PipelineRun {
             used: self.annotation(keys::USED),
             warm: self.annotation(keys::WARM),
             keep_node_for: self.annotation(keys::KEEP_NODE_FOR),
+            pull_images: self.annotation(keys::PULL_IMAGES),
             pipeline: self.spec.pipeline,
             template: self.spec.template.typed(),
             over_limit: self.spec.over_limit(),
@@ -247,13 +248,14 @@ const LABELS: [(&str, usize); 5] = [
 ];
 
 /// The annotations that the rules read, each with the most bytes of a value.
-const ANNOTATIONS: [(&str, usize); 7] = [
+const ANNOTATIONS: [(&str, usize); 8] = [
     (keys::HOLD, COMPARED),
     (keys::NODE, NAME),
     (keys::RESERVE, STRING),
     (keys::USED, STRING),
     (keys::WARM, COMPARED),
     (keys::KEEP_NODE_FOR, COMPARED),
+    (keys::PULL_IMAGES, COMPARED),
     (keys::OPTED_IN_BY, COMPARED),
 ];
 

@@ -1,4 +1,5 @@
-//! The resource requests in the definitions of a Pipeline's tasks, and read-only views of Pipelines, Tasks and TaskRuns. Pure.
+//! The resource requests and the images in the definitions of a Pipeline's tasks, and read-only views of Pipelines, Tasks and TaskRuns.
+//! Pure.
 //!
 //! Tekton creates a pod for each task, with a container for each step and sidecar. An amount that depends on a parameter counts as
 //! zero, and so does a task that a resolver would have to fetch. A list with more than a hundred entries counts as empty.
@@ -30,7 +31,7 @@ pub struct Pipeline {
 pub struct Task {
     #[serde(deserialize_with = "metadata::read")]
     metadata: ObjectMeta,
-    /// The resource requests.
+    /// The resource requests and the images.
     #[serde(deserialize_with = "task_spec")]
     pub spec: Value,
 }
@@ -112,11 +113,15 @@ const TASKS: Fields = Fields::List(&Fields::Object(&[
 const TASK: Fields = Fields::Object(&[
     ("steps", STEPS),
     ("sidecars", STEPS),
-    ("stepTemplate", Fields::Object(&[("computeResources", RESOURCES)])),
+    (
+        "stepTemplate",
+        Fields::Object(&[("image", Fields::Scalar), ("computeResources", RESOURCES)]),
+    ),
 ]);
 
 const STEPS: Fields = Fields::List(&Fields::Object(&[
     ("name", Fields::Scalar),
+    ("image", Fields::Scalar),
     ("computeResources", RESOURCES),
 ]));
 
@@ -197,6 +202,45 @@ impl<'a> Body<'a> {
 
 fn is_tekton(api_version: &str) -> bool {
     api_version.is_empty() || api_version.starts_with("tekton.dev/")
+}
+
+/// The definitions of a run's tasks, as far as they were read.
+#[derive(Clone, Debug, Default)]
+pub struct Definitions {
+    /// The spec of the run.
+    pub run: Value,
+    /// The spec of the Pipeline.
+    pub pipeline: Value,
+    /// The specs of Task objects, by name.
+    pub tasks: BTreeMap<String, Value>,
+}
+
+impl Definitions {
+    /// For each resource, the largest request of a task.
+    pub fn largest(&self) -> Resources {
+        let asks = self.specs().map(|(task, spec)| task.asks(spec, &self.run));
+        asks.fold(Resources::default(), Resources::or_more)
+    }
+
+    /// The images of the steps and sidecars, in the order of the tasks.
+    pub fn images(&self) -> impl Iterator<Item = &str> {
+        self.specs().flat_map(|(_, spec)| images(spec))
+    }
+
+    fn specs(&self) -> impl Iterator<Item = (PipelineTask<'_>, &Value)> {
+        tasks(&self.pipeline).filter_map(|task| match task.body {
+            Body::Embedded(spec) => Some((task, spec)),
+            Body::Named(name) => self.tasks.get(name).map(|spec| (task, spec)),
+            Body::Elsewhere => None,
+        })
+    }
+}
+
+/// A step without an image has the image of the step template.
+fn images(task: &Value) -> impl Iterator<Item = &str> {
+    let template = task["stepTemplate"]["image"].as_str();
+    let steps = items(&task["steps"]).filter_map(move |step| step["image"].as_str().or(template));
+    steps.chain(items(&task["sidecars"]).filter_map(|sidecar| sidecar["image"].as_str()))
 }
 
 impl PipelineTask<'_> {
@@ -290,6 +334,35 @@ mod tests {
         assert_eq!(asks(&task, &of_run(whole)), "cpu=5");
         let step_of_run = json!({"stepSpecs": [step("b", &json!({"requests": {"cpu": "1"}}))]});
         assert_eq!(asks(&task, &of_run(step_of_run)), "cpu=3");
+    }
+
+    #[test]
+    fn the_images_are_those_of_all_steps_and_sidecars_in_the_order_of_the_tasks() {
+        let image = |image: &str| json!({"image": image});
+        let embedded = json!({
+            "stepTemplate": image("base"),
+            "steps": [image("golang"), {"name": "without"}],
+            "sidecars": [image("db"), {"name": "without"}],
+        });
+        let pipeline = json!({
+            "tasks": [
+                {"taskRef": {"name": "named"}},
+                {"taskRef": {"name": "unread"}},
+                {"taskRef": {"resolver": "git"}},
+                {"taskSpec": embedded},
+            ],
+            "finally": [{"taskSpec": {"steps": [image("notify"), {"ref": {"name": "action"}}]}}],
+        });
+        let spec = json!({"pipelineSpec": pipeline});
+        let run: RunRequests = serde_json::from_value(json!({"spec": spec})).unwrap();
+        let named: Task = serde_json::from_value(json!({"spec": {"steps": [image("node")]}})).unwrap();
+        let definitions = Definitions {
+            pipeline: run.spec["pipelineSpec"].clone(),
+            tasks: [("named".to_owned(), named.spec)].into(),
+            ..Definitions::default()
+        };
+        let images: Vec<_> = definitions.images().collect();
+        assert_eq!(images, ["node", "golang", "base", "db", "notify"]);
     }
 
     #[test]

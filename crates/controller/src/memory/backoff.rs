@@ -70,6 +70,11 @@ impl Backoff {
         self.retry_after
     }
 
+    /// Whether the last attempt failed.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failures > 0
+    }
+
     /// The pause before the retry after the last failure.
     pub(crate) fn retry_after(&self) -> Duration {
         self.retry_after

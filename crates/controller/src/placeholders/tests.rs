@@ -55,10 +55,19 @@ fn a_placeholder_of_the_run_is_seen_with_its_strategy() {
         warm_nodes: Some(WarmNodes::of_runs(["n1".to_owned()])),
         spec: Spec {
             replicas: 1,
+            claims: vec!["source".into()],
+            images: ["golang".to_owned()].into_iter().collect(),
             ..Spec::default()
         },
     };
-    let changes = json!({"metadata": {"annotations": {keys::WARM_NODES: "n1"}}});
+    let volumes = json!([
+        {"name": "workspace-0", "persistentVolumeClaim": {"claimName": "source"}},
+        {"name": "image-0", "image": {"reference": "golang", "pullPolicy": "IfNotPresent"}},
+    ]);
+    let changes = json!({
+        "metadata": {"annotations": {keys::WARM_NODES: "n1"}},
+        "spec": {"template": {"spec": {"volumes": volumes}}},
+    });
     assert_eq!(set(&changes), expected);
     assert_eq!(set(&json!({})).warm_nodes, None);
 }

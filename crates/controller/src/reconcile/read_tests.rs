@@ -113,6 +113,86 @@ async fn runs_of_a_namespace_without_a_quota_of_statefulsets_need_no_turn_and_no
     assert_eq!(methods(&server), ["PATCH"]);
 }
 
+/// Answers the read of a run whose only task has this image and requests a CPU.
+fn define(server: &mut Server, image: &str) {
+    let step = json!({"image": image, "computeResources": {"requests": {"cpu": "1"}}});
+    let pipeline = json!({"tasks": [{"name": "a", "taskSpec": {"steps": [step]}}]});
+    let run = json!({"metadata": {"name": "build", "uid": "u1"}, "spec": {"pipelineSpec": pipeline}});
+    server.answer(200, json!({"metadata": {}, "items": [run]}));
+}
+
+fn that_pulls_images(reserve: Option<&str>) -> Run {
+    Run {
+        pull_images: Some("true".into()),
+        reserve: reserve.map(str::to_owned),
+        ..held()
+    }
+}
+
+/// The image volumes of the placeholder in the last request.
+fn image_volumes(server: &Server) -> Value {
+    server.calls().pop().unwrap().body["spec"]["template"]["spec"]["volumes"].clone()
+}
+
+#[tokio::test]
+async fn the_definitions_are_read_once_for_the_images_and_for_the_reserve() {
+    for (reserve, cpu) in [(None, "50m"), (Some("auto"), "1100m")] {
+        let mut server = Server::start();
+        define(&mut server, "golang");
+        server.answer(201, written());
+        let (reconciler, ..) = reconciler(&Caches::ready(), &server);
+        reconciler.reconcile(that_pulls_images(reserve)).await.unwrap();
+        assert_eq!(methods(&server), ["GET", "PATCH"], "{reserve:?}");
+        let image = json!({"reference": "golang", "pullPolicy": "IfNotPresent"});
+        assert_eq!(
+            image_volumes(&server),
+            json!([{"name": "image-0", "image": image}])
+        );
+        let pod = &server.calls()[1].body["spec"]["template"]["spec"];
+        assert_eq!(pod["containers"][0]["resources"]["requests"]["cpu"], cpu);
+    }
+}
+
+#[tokio::test]
+async fn a_run_with_an_automatic_reserve_alone_pulls_no_images() {
+    let mut server = Server::start();
+    define(&mut server, "golang");
+    server.answer(201, written());
+    let (reconciler, ..) = reconciler(&Caches::ready(), &server);
+    let run = Run {
+        pull_images: None,
+        ..that_pulls_images(Some("auto"))
+    };
+    reconciler.reconcile(run).await.unwrap();
+    assert_eq!(image_volumes(&server), Value::Null);
+}
+
+#[tokio::test]
+async fn after_a_rejected_statefulset_a_placeholder_is_created_without_image_volumes() {
+    let mut server = Server::start();
+    define(&mut server, "golang");
+    let denied = json!({"kind": "Status", "status": "Failure", "code": 403, "reason": "Forbidden", "message": "denied the request"});
+    server.answer(403, denied);
+    server.answer(201, written());
+    let (reconciler, ..) = reconciler(&Caches::ready(), &server);
+    reconciler.reconcile(that_pulls_images(None)).await.unwrap_err();
+    assert_ne!(image_volumes(&server), Value::Null);
+    reconciler.reconcile(that_pulls_images(None)).await.unwrap();
+    assert_eq!(methods(&server), ["GET", "PATCH", "PATCH"]);
+    assert_eq!(image_volumes(&server), Value::Null);
+}
+
+#[tokio::test]
+async fn images_that_cannot_be_read_delay_no_placeholder() {
+    let mut server = Server::start();
+    server.answer(500, json!({"kind": "Status", "status": "Failure", "code": 500}));
+    server.answer(201, written());
+    let (reconciler, ..) = reconciler(&Caches::ready(), &server);
+    reconciler.reconcile(that_pulls_images(None)).await.unwrap();
+    assert_eq!(methods(&server), ["GET", "PATCH"]);
+    assert_eq!(image_volumes(&server), Value::Null);
+}
+
 #[tokio::test]
 async fn a_quota_that_rejects_terms_across_namespaces_limits_the_isolation_in_its_namespace_only() {
     let mut caches = Caches::ready();

@@ -360,6 +360,26 @@ async fn a_placeholder_prefers_the_nodes_of_earlier_runs_beside_the_preferences_
 }
 
 #[tokio::test]
+async fn the_images_of_a_placeholder_are_volumes_that_no_container_mounts() {
+    let mut server = Server::start();
+    server.answer(201, json!({"metadata": {}}));
+    let mut creation = Creation {
+        images: ["golang".to_owned()].into_iter().collect(),
+        ..Creation::default()
+    };
+    creation.volumes.mountable = vec!["source".into()];
+    let create = Action::Create(enrolment(), creation);
+    write(&server, &nothing(), [create]).await.unwrap();
+    let pod = &server.calls()[0].body["spec"]["template"]["spec"];
+    let expected = json!([
+        {"name": "workspace-0", "persistentVolumeClaim": {"claimName": "source"}},
+        {"name": "image-0", "image": {"reference": "golang", "pullPolicy": "IfNotPresent"}},
+    ]);
+    assert_eq!(pod["volumes"], expected);
+    assert_eq!(pod["containers"][0].get("volumeMounts"), None);
+}
+
+#[tokio::test]
 async fn a_release_is_one_guarded_json_patch() {
     let mut server = Server::start();
     server.answer(200, json!({"metadata": {}}));

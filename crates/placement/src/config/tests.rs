@@ -46,6 +46,8 @@ fn every_key_sets_its_field() {
         ("keep-node-for", "5m"),
         ("keep-node-for-maximum", "1h"),
         ("keep-nodes-at-most", "7"),
+        ("pull-images", "true"),
+        ("pull-images-maximum", "3"),
         ("release-when", "created"),
         ("hold-deadline", "1h30m"),
         ("max-runs", "50"),
@@ -73,6 +75,8 @@ fn every_key_sets_its_field() {
         keep_node_for: Duration::from_mins(5),
         keep_node_for_maximum: Duration::from_hours(1),
         keep_nodes_at_most: 7,
+        pull_images: true,
+        pull_images_maximum: 3,
         release_when: ReleaseWhen::Created,
         hold_deadline: Duration::from_mins(90),
         caps: Caps {
@@ -126,6 +130,8 @@ fn the_message_about_each_invalid_setting_names_the_key_the_value_and_the_remedy
         ("placeholder-node-selector", "pool"),
         ("placeholder-tolerations", "dedicated=ci:never"),
         ("prefer-warm-nodes", "yes"),
+        ("pull-images", "on"),
+        ("pull-images-maximum", "-1"),
         ("release-when", "now"),
     ]);
     insta::assert_snapshot!(mistakes.join("\n"));

@@ -1,13 +1,14 @@
 //! The part of a placeholder's StatefulSet that the plan changes: as observed, and as wanted.
 
 use crate::config::Config;
+use crate::image_pull::Images;
 use crate::keys;
 use crate::raw::{add, remove, replace, test};
 use crate::resources::Resources;
 use json_patch::{Patch, PatchOperation};
 use k8s_openapi::api::apps::v1::StatefulSetSpec;
 use k8s_openapi::api::core::v1::{
-    NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Toleration,
+    NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Toleration, Volume,
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -36,6 +37,8 @@ pub struct Spec {
     pub tolerations: Vec<Toleration>,
     /// The PVCs that the pod mounts.
     pub claims: Vec<String>,
+    /// The images of the image volumes.
+    pub images: Images,
 }
 
 impl Spec {
@@ -53,8 +56,9 @@ impl Spec {
         let pod = spec.template.spec.clone().unwrap_or_default();
         let node = annotation(keys::PINNED).filter(|node| !node.is_empty());
         let affinity = pod.affinity.and_then(|affinity| affinity.node_affinity);
-        let volumes = pod.volumes.into_iter().flatten();
-        let claims = volumes.filter_map(|volume| Some(volume.persistent_volume_claim?.claim_name));
+        let volumes = pod.volumes.as_deref().unwrap_or_default();
+        let claim = |volume: &Volume| Some(volume.persistent_volume_claim.as_ref()?.claim_name.clone());
+        let image = |volume: &Volume| volume.image.as_ref()?.reference.clone();
         Self {
             replicas: spec.replicas.unwrap_or(1),
             size: Resources::of_container(&pod.containers, keys::PLACEHOLDER),
@@ -64,7 +68,8 @@ impl Spec {
             node,
             previous_node: annotation(keys::LEFT),
             tolerations: pod.tolerations.unwrap_or_default(),
-            claims: claims.collect(),
+            claims: volumes.iter().filter_map(claim).collect(),
+            images: volumes.iter().filter_map(image).collect(),
         }
     }
 
@@ -109,6 +114,7 @@ pub fn patch(uid: &str, observed: &Spec, wanted: &Spec) -> Patch {
         previous_node,
         tolerations,
         claims,
+        images,
     } = wanted;
     let mut changes = Vec::new();
     if observed.replicas != *replicas {
@@ -133,8 +139,8 @@ pub fn patch(uid: &str, observed: &Spec, wanted: &Spec) -> Patch {
     if observed.tolerations != *tolerations {
         changes.push(add(&template(&["spec", "tolerations"]), json(tolerations)));
     }
-    if observed.claims != *claims {
-        let volumes = super::volumes(claims);
+    if observed.claims != *claims || observed.images != *images {
+        let volumes = super::volumes(claims, images);
         changes.push(add(&template(&["spec", "volumes"]), json(&volumes)));
     }
     if !changes.is_empty() {

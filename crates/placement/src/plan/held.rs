@@ -13,6 +13,7 @@ use super::{
 };
 use crate::attempts::{Before, Turn};
 use crate::config::ReleaseWhen;
+use crate::image_pull::Images;
 use crate::messages;
 use crate::node::{NodeOffer, largest};
 use crate::placeholder::size::{is_automatic, within_limits};
@@ -292,6 +293,9 @@ fn requeue_or_resize(observed: &Observation, placeholder: &Placeholder) -> Decis
     if is_rejected_for_its_terms(observed, placeholder) {
         return narrow_isolation(placeholder);
     }
+    if may_be_rejected_for_its_images(observed, placeholder) {
+        return leave_out_images(observed, placeholder);
+    }
     match (permanent_rejection(observed), failed_create(observed)) {
         (Some(PermanentRejection::OutOfLimitRange(bounds)), Some(message)) => {
             let sized = change_placeholder(placeholder, |spec| {
@@ -333,6 +337,25 @@ fn is_rejected_for_its_terms(observed: &Observation, placeholder: &Placeholder) 
 fn narrow_isolation(placeholder: &Placeholder) -> Decision {
     let delete = Action::Delete(Target::Placeholder(placeholder.uid.clone()));
     Decision::act("narrow_isolation", None, [delete])
+}
+
+/// The pod has image volumes, and neither a quota nor an object that the pod refers to explains its rejection. A policy may forbid
+/// image volumes.
+fn may_be_rejected_for_its_images(observed: &Observation, placeholder: &Placeholder) -> bool {
+    let is_unexplained =
+        |message: &str| !messages::is_over_quota(message) && pod_rejection::parse(message).is_none();
+    !placeholder.spec.images.is_empty() && failed_create(observed).is_some_and(is_unexplained)
+}
+
+/// The change also requeues the StatefulSet.
+fn leave_out_images(observed: &Observation, placeholder: &Placeholder) -> Decision {
+    let without_images = change_placeholder(placeholder, |spec| spec.images = Images::default());
+    let message = failed_create(observed).map(str::to_owned);
+    Decision::act(
+        "leave_out_images",
+        Event::PodMissing { message },
+        [without_images],
+    )
 }
 
 fn hold_remaining(observed: &Observation, span: Duration) -> Duration {

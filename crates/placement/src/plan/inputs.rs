@@ -5,6 +5,7 @@
 
 use super::observation::AssistantPod;
 use crate::automatic_reserve::{ExpectedRequests, PodUsage};
+use crate::image_pull::Images;
 use crate::quota_room::RejectedTask;
 use crate::statefulset_quota::QuotaBlocker;
 use crate::warm::WarmNodes;
@@ -42,6 +43,8 @@ pub struct Creation {
     pub need: Option<ExpectedRequests>,
     /// The nodes of earlier runs; only for a run that prefers warm nodes.
     pub warm_nodes: Option<WarmNodes>,
+    /// The images that the node pulls ahead.
+    pub images: Images,
     /// The quotas of the namespace.
     pub quota: Quota,
 }

@@ -38,6 +38,7 @@ fn specs() -> BoxedStrategy<Spec> {
     let nodes = || select(vec!["n1".to_owned(), "n2".to_owned()]);
     let left = prop_oneof![nodes(), select(vec![String::new()])];
     let claims = subsequence(vec!["source".to_owned(), "cache".to_owned()], 0..=2);
+    let images = subsequence(vec!["golang".to_owned(), "node".to_owned()], 0..=2);
     let fields = (
         0..2,
         sizes(),
@@ -47,10 +48,11 @@ fn specs() -> BoxedStrategy<Spec> {
         option::of(left),
         tolerations(),
         claims,
+        images,
     );
     fields
         .prop_map(
-            |(replicas, size, reserve, within_limits, node, left, tolerations, claims)| Spec {
+            |(replicas, size, reserve, within_limits, node, left, tolerations, claims, images)| Spec {
                 replicas,
                 size,
                 reserve,
@@ -59,6 +61,7 @@ fn specs() -> BoxedStrategy<Spec> {
                 previous_node: left,
                 tolerations,
                 claims,
+                images: images.into_iter().collect(),
                 ..Spec::default()
             },
         )
@@ -70,7 +73,7 @@ fn one<T: Clone>(is_other: bool, this: &T, other: &T) -> T {
 }
 
 /// The observed placeholder with some fields of the wanted placeholder.
-fn mix(of: &Spec, with: &Spec, fields: [bool; 8]) -> Spec {
+fn mix(of: &Spec, with: &Spec, fields: [bool; 9]) -> Spec {
     let [
         replicas,
         size,
@@ -80,6 +83,7 @@ fn mix(of: &Spec, with: &Spec, fields: [bool; 8]) -> Spec {
         left,
         tolerations,
         claims,
+        images,
     ] = fields;
     Spec {
         replicas: one(replicas, &of.replicas, &with.replicas),
@@ -90,6 +94,7 @@ fn mix(of: &Spec, with: &Spec, fields: [bool; 8]) -> Spec {
         previous_node: one(left, &of.previous_node, &with.previous_node),
         tolerations: one(tolerations, &of.tolerations, &with.tolerations),
         claims: one(claims, &of.claims, &with.claims),
+        images: one(images, &of.images, &with.images),
         affinity: of.affinity.clone(),
     }
 }
@@ -104,7 +109,7 @@ fn document(run: &Run, spec: &Spec) -> Value {
     let amounts: BTreeMap<_, _> = amounts.collect();
     template["spec"]["containers"][0]["resources"] = json!({"requests": amounts, "limits": amounts});
     template["spec"]["tolerations"] = json!(spec.tolerations);
-    template["spec"]["volumes"] = json!(volumes(&spec.claims));
+    template["spec"]["volumes"] = json!(volumes(&spec.claims, &spec.images));
     let annotations = &mut template["metadata"]["annotations"];
     if let Some(reserve) = &spec.reserve {
         annotations[keys::RESERVE] = json!(reserve);
@@ -142,7 +147,7 @@ proptest! {
 
     #[test]
     fn the_patch_is_empty_exactly_if_the_placeholder_is_as_wanted(
-        of in specs(), with in specs(), fields in any::<[bool; 8]>(), is_demanding in any::<bool>(),
+        of in specs(), with in specs(), fields in any::<[bool; 9]>(), is_demanding in any::<bool>(),
         met in tally(&[("as wanted", 10), ("scaled", 100), ("pinned", 50), ("resized", 100)]),
     ) {
         let run = if is_demanding { demanding_run() } else { run() };

@@ -4,6 +4,7 @@ use super::*;
 use crate::attempts::{Before, Turn};
 use crate::caps::{Cap, OverCap};
 use crate::config::Config;
+use crate::image_pull::Images;
 use crate::requests::Verb;
 use crate::statefulset_quota::QuotaBlocker;
 
@@ -249,6 +250,33 @@ fn a_placeholder_that_a_quota_rejects_for_its_terms_is_deleted_to_be_created_wit
     assert_eq!(unlimited.decision(), pod_missing(Some(over)));
     let other = limited(held().with_statefulset().failed_create("denied the request"));
     assert_eq!(other.decision(), pod_missing(Some("denied the request")));
+}
+
+#[test]
+fn a_placeholder_that_a_policy_rejects_is_created_again_without_image_volumes() {
+    let denied = "denied the request: volumes of the type image are forbidden";
+    let pulls = |scene: Scene| scene.spec(|spec| spec.images = ["golang".to_owned()].into_iter().collect());
+    let rejected = |message: &str| pulls(held().with_statefulset().failed_create(message));
+    let scene = rejected(denied);
+    let mut wanted = scene.statefulset.clone().unwrap().spec;
+    wanted.images = Images::default();
+    let message = Some(denied.to_owned());
+    let leaves_out = Decision::act(
+        "leave_out_images",
+        Event::PodMissing { message },
+        [Action::Placeholder(wanted)],
+    );
+    assert_eq!(scene.plan(), with_timer(leaves_out, SOON));
+    for explained in [
+        r#"pods "x" is forbidden: exceeded quota: tight"#,
+        r#"pods "x" is forbidden: minimum cpu usage per Container is 100m, but request is 50m"#,
+    ] {
+        assert_ne!(rejected(explained).decision().name(), "leave_out_images");
+    }
+    let without = held().with_statefulset().failed_create(denied);
+    assert_eq!(without.decision(), pod_missing(Some(denied)));
+    let unexplained = pulls(held().with_statefulset());
+    assert_eq!(unexplained.decision(), pod_missing(None));
 }
 
 #[test]

@@ -347,7 +347,7 @@ proptest! {
             ("give_up_reserve", 5), ("keep_pod", 20), ("make_room", 20), ("move_off", 30), ("requeue_statefulset", 10),
             ("record_node", 10), ("recreate_small", 10), ("release", 100), ("retry_tasks", 10),
             ("shrink", 10), ("start_over", 10), ("unmount", 10), ("unpin", 10), ("requeue_tasks", 10), ("unenrol", 20),
-            ("narrow_isolation", 5), ("step_back", 8), ("suspend_hold", 2),
+            ("narrow_isolation", 5), ("leave_out_images", 2), ("step_back", 8), ("suspend_hold", 2),
         ]),
     ) {
         if let Some((name, step)) = step(&scene) {

@@ -125,6 +125,18 @@ fn a_placeholder_that_outlives_its_run_is_recreated_without_pvcs() {
 }
 
 #[test]
+fn a_placeholder_that_is_recreated_without_pvcs_keeps_its_images() {
+    let volumes = recreated()
+        .spec(|spec| {
+            spec.claims = vec!["source".to_owned()];
+            spec.images = ["golang".to_owned()].into_iter().collect();
+        })
+        .change(|scene| scene.statefulset.as_mut().unwrap().strategy = Some(Strategy::IsolateAlways));
+    let images = json!([{"name": "image-0", "image": {"reference": "golang", "pullPolicy": "IfNotPresent"}}]);
+    assert_eq!(added(&volumes, "/spec/volumes"), Some(images));
+}
+
+#[test]
 fn giving_up_a_reserve_restores_the_usual_size_and_deletes_the_big_pod() {
     let too_large = held()
         .in_group(UID)

@@ -79,6 +79,11 @@ const OF_THE_PLACEHOLDER: &[Change] = &[
     |scene| change_set(scene, |set| set.spec.size = amounts("cpu=4")),
     |scene| change_set(scene, |set| set.spec.within_limits = true),
     |scene| change_set(scene, |set| set.spec.claims = vec!["source".to_owned()]),
+    |scene| {
+        change_set(scene, |set| {
+            set.spec.images = ["golang".to_owned()].into_iter().collect()
+        })
+    },
     |scene| change_set(scene, |set| set.spec.tolerations = vec![Toleration::default()]),
     |scene| scene.pod = None,
     |scene| *scene = scene.clone().with_pod(),
@@ -150,6 +155,7 @@ const ANSWERS: &[Change] = &[
             .failed_create("no PriorityClass with name urgent was found");
     },
     |scene| *scene = scene.clone().failed_create(TOO_SMALL),
+    a_policy_rejects_image_volumes,
     |scene| scene.cross_namespace_quota = Some("tight".to_owned()),
     |scene| scene.autoscaler = Some("pod triggered scale-up: pool".to_owned()),
     |scene| scene.autoscaler = Some("max node group size reached".to_owned()),
@@ -159,6 +165,14 @@ const ANSWERS: &[Change] = &[
     |scene| scene.requeue_in = Duration::from_secs(3),
     |scene| scene.relaxed = true,
 ];
+
+fn a_policy_rejects_image_volumes(scene: &mut Scene) {
+    scene.pod = None;
+    *scene = scene.clone().failed_create("denied the request");
+    change_set(scene, |set| {
+        set.spec.images = ["golang".to_owned()].into_iter().collect()
+    });
+}
 
 /// The scheduler finds no node for a placeholder that mounts two PVCs.
 fn volumes_keep_placeholder_from(scene: &mut Scene, others: &str) {

@@ -5,6 +5,7 @@
 mod admission;
 mod certificate;
 mod finding;
+mod image_pull;
 mod installation;
 pub(crate) mod manifests;
 mod namespaces;
@@ -26,7 +27,7 @@ use finding::CheckResult;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{ConfigMap, LimitRange, Namespace, Pod, ResourceQuota, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, LimitRange, Namespace, Node, Pod, ResourceQuota, Secret};
 use placement::config::Config;
 
 /// The objects from which `doctor` makes its findings.
@@ -51,6 +52,8 @@ pub(crate) struct Snapshot {
     pub(crate) limits: RequestResult<Vec<LimitRange>>,
     /// The Namespaces with the opt-in label.
     pub(crate) namespaces: RequestResult<Vec<Namespace>>,
+    /// Read only if the configuration has `pull-images`.
+    pub(crate) nodes: Option<RequestResult<Vec<Node>>>,
 }
 
 /// The objects that exist once in the cluster. `doctor` reads them with and without `--pre`.
@@ -101,7 +104,7 @@ fn config_of(map: &RequestResult<Option<ConfigMap>>) -> Config {
 
 /// The findings on an installation, check by check.
 pub(crate) fn findings(snapshot: &Snapshot) -> Vec<Finding> {
-    let checks: [fn(&Snapshot) -> CheckResult; 14] = [
+    let checks: [fn(&Snapshot) -> CheckResult; 15] = [
         |it| Ok(platform::versions(&it.installation.platform)),
         installation::deployments,
         installation::leader,
@@ -115,6 +118,7 @@ pub(crate) fn findings(snapshot: &Snapshot) -> Vec<Finding> {
         namespaces::labels,
         namespaces::quotas,
         namespaces::limits,
+        image_pull::image_pull,
         runs::runs,
     ];
     let findings = checks.iter().map(|check| check(snapshot));

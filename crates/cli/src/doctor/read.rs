@@ -19,7 +19,7 @@ use k8s_openapi::api::authorization::v1::{
     SubjectAccessReviewSpec,
 };
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Pod};
 use kube::Resource;
 use kube::api::{ApiResource, GroupVersionKind, ListParams};
 use placement::coschedule::FEATURE_FLAGS;
@@ -67,6 +67,11 @@ pub(crate) async fn snapshot(
         list(server, ListParams::default()),
         namespaces.list(labelled()),
     );
+    let nodes = if config_of(&config).pull_images {
+        Some(server.cluster::<Node>().list(ListParams::default()).await)
+    } else {
+        None
+    };
     let snapshot = Snapshot {
         now,
         installation,
@@ -83,6 +88,7 @@ pub(crate) async fn snapshot(
         quotas,
         limits,
         namespaces,
+        nodes,
     };
     let renewed = is_renewed(server, &snapshot).await;
     Ok(Snapshot { renewed, ..snapshot })

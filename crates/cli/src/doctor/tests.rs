@@ -108,6 +108,7 @@ fn bare() -> Snapshot {
         quotas: Ok(vec![]),
         limits: Ok(vec![]),
         namespaces: Ok(vec![labelled("team-a", "true"), labelled("team-b", "false")]),
+        nodes: None,
     }
 }
 

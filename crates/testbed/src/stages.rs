@@ -16,15 +16,19 @@ pub const OUTCOME: &str = "testbed.pod-affinity.tekton.dev/outcome";
 /// How long a task's pod runs without the annotation.
 const DEFAULT_MILLISECONDS: u64 = 1000;
 /// Stages that are used unchanged.
-const FROM_MODULE: [&str; 7] = [
+const FROM_MODULE: [&str; 6] = [
     "node/heartbeat-with-lease/node-heartbeat-with-lease.yaml",
-    "pod/fast/pod-ready.yaml",
     "pod/fast/pod-delete.yaml",
     "volume/fast/pvc-provision.yaml",
     "volume/fast/pvc-delete.yaml",
     "volume/fast/pv-bind.yaml",
     "volume/fast/pv-delete.yaml",
 ];
+/// Stages that get one more condition.
+const NODE_READY: &str = "node/fast/node-initialize.yaml";
+const POD_READY: &str = "pod/fast/pod-ready.yaml";
+/// The image volumes of a pod.
+const IMAGES: &str = "(.spec.volumes // [])[] | .image";
 const HOSTNAME: &str = r#".metadata.labels["kubernetes.io/hostname"]"#;
 
 /// All stages as one YAML file, for nodes whose kubelets have this version.
@@ -42,24 +46,29 @@ pub(crate) fn render(built: &Built, kubelet_version: &str) -> Result<String> {
 
 fn from_module(built: &Built) -> Result<Vec<Value>> {
     let stage = |file: &str| apply::documents(&built.asset("kustomize/stage").join(file));
-    let mut ready = stage("node/fast/node-initialize.yaml")?;
     // A node without its hostname label must not become Ready, because a pod there would be outside every topology domain.
-    let expressions = ready
-        .first_mut()
-        .and_then(|stage| stage.pointer_mut("/spec/selector/matchExpressions"));
-    let expressions = expressions.and_then(Value::as_array_mut).ok_or_else(unexpected)?;
-    expressions.push(json!({"key": HOSTNAME, "operator": "Exists"}));
+    let mut all = restricted(stage(NODE_READY)?, NODE_READY, HOSTNAME, "Exists")?;
+    // A pod with image volumes never starts, as if the pull of the images did not end.
+    all.extend(restricted(stage(POD_READY)?, POD_READY, IMAGES, "DoesNotExist")?);
     for file in FROM_MODULE {
-        ready.extend(stage(file)?);
+        all.extend(stage(file)?);
     }
-    Ok(ready)
+    Ok(all)
 }
 
-fn unexpected() -> Error {
-    Error::Manifest {
-        file: PathBuf::from("node-initialize.yaml"),
-        problem: "it has no matchExpressions".into(),
-    }
+/// The stage of a file, with one more condition.
+fn restricted(mut stage: Vec<Value>, file: &str, key: &str, operator: &str) -> Result<Vec<Value>> {
+    let expressions = stage
+        .first_mut()
+        .and_then(|stage| stage.pointer_mut("/spec/selector/matchExpressions"));
+    let expressions = expressions
+        .and_then(Value::as_array_mut)
+        .ok_or_else(|| Error::Manifest {
+            file: PathBuf::from(file),
+            problem: "it has no matchExpressions".into(),
+        })?;
+    expressions.push(json!({"key": key, "operator": operator}));
+    Ok(stage)
 }
 
 /// Nodes of the cluster autoscaler share the labels of their template. A hostname in the template would put all nodes into one

@@ -39,6 +39,7 @@ mod heals;
 mod helm;
 mod helm_lifecycle;
 mod holds;
+mod image_pull;
 mod install_docs;
 mod install_overlays;
 mod install_rights;

@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use k8s_openapi::NamespaceResourceScope;
 use kube::Resource;
 use placement::automatic_reserve::{ExpectedRequests, PodUsage, Source};
+use placement::image_pull::Images;
 use placement::plan::Observation;
 use placement::requests::Operation;
 use placement::resources::Resources;
@@ -20,11 +21,20 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
-use tekton::tasks::{Body, Definitions, Pipeline, RunRequests, Task, tasks};
+use tekton::tasks::{Body, Pipeline, PipelineTask, RunRequests, Task, tasks};
 use tracing::debug;
 
 /// The most Task objects that are read for one run.
 const MOST_TASKS: usize = 20;
+
+/// What the definitions of a run's tasks say, as far as they can be read.
+#[derive(Debug, Default)]
+pub(crate) struct Definitions {
+    /// For each resource, the largest request of a task.
+    pub(crate) need: ExpectedRequests,
+    /// The images of the tasks.
+    pub(crate) images: Images,
+}
 
 impl Cluster {
     /// The node, the requests and the times of each task pod. After an error the run gets no record, which is not worth a delay.
@@ -40,15 +50,16 @@ impl Cluster {
         })
     }
 
-    /// The definitions of the run's tasks. After an error nothing counts as known.
-    pub(crate) async fn definitions(&self, run: &Run) -> Definitions {
-        self.read_definitions(run).await.unwrap_or_else(|refused| {
+    /// What the definitions of the run's tasks say, with at most this many images. After an error nothing is known.
+    pub(crate) async fn definitions(&self, run: &Run, most: usize) -> Definitions {
+        self.read_definitions(run, most).await.unwrap_or_else(|refused| {
             debug!(error = %refused.fault, "the definitions of the tasks cannot be read");
             Definitions::default()
         })
     }
 
-    async fn read_definitions(&self, run: &Run) -> Result<Definitions, StepError> {
+    /// Each Task object is dropped after it was read, because its author chooses its size.
+    async fn read_definitions(&self, run: &Run, most: usize) -> Result<Definitions, StepError> {
         let namespace = &run.key.namespace;
         let found: Option<RunRequests> = named(Operation::Need, &self.api(namespace), run).await?;
         let mut spec = found.map(|found| found.spec).unwrap_or_default();
@@ -60,16 +71,23 @@ impl Cluster {
             None => Some(spec["pipelineSpec"].take()),
         };
         let pipeline = pipeline.unwrap_or_default();
-        let mut tasks = BTreeMap::new();
+        let embedded = tasks(&pipeline).filter_map(|task| match task.body {
+            Body::Embedded(body) => Some(task.asks(body, &spec)),
+            Body::Named(_) | Body::Elsewhere => None,
+        });
+        let mut largest = embedded.fold(Resources::default(), Resources::or_more);
+        let mut images = BTreeMap::new();
         for name in named_tasks(&pipeline).into_iter().take(MOST_TASKS) {
             if let Some(found) = self.definition::<Task>(namespace, name).await? {
-                tasks.insert(name.to_owned(), found.spec);
+                let alike = tasks(&pipeline).filter(|task| task.body == Body::Named(name));
+                let sizes = alike.map(|task| task.asks(&found.spec, &spec));
+                largest = sizes.fold(largest, Resources::or_more);
+                images.insert(name, Images::new(tekton::tasks::images(&found.spec), most));
             }
         }
         Ok(Definitions {
-            run: spec,
-            pipeline,
-            tasks,
+            images: all_images(&pipeline, &images, most),
+            need: expected(largest),
         })
     }
 
@@ -81,15 +99,27 @@ impl Cluster {
     }
 }
 
-/// What the run is expected to request by the definitions of its tasks.
-pub(crate) fn expected(definitions: &Definitions) -> ExpectedRequests {
-    let requests = definitions.largest();
-    let source = if requests == Resources::default() {
+fn expected(largest: Resources) -> ExpectedRequests {
+    let source = if largest == Resources::default() {
         Source::Nothing
     } else {
         Source::Definitions
     };
-    ExpectedRequests { requests, source }
+    ExpectedRequests {
+        requests: largest,
+        source,
+    }
+}
+
+/// The images of all tasks, in the order of the tasks. `named` has the images of the Task objects.
+fn all_images(pipeline: &Value, named: &BTreeMap<&str, Images>, most: usize) -> Images {
+    let of_task = |task: PipelineTask<'_>| match task.body {
+        Body::Embedded(spec) => Images::new(tekton::tasks::images(spec), most),
+        Body::Named(name) => named.get(name).cloned().unwrap_or_default(),
+        Body::Elsewhere => Images::default(),
+    };
+    let all: Vec<_> = tasks(pipeline).map(of_task).collect();
+    Images::new(all.iter().flat_map(Images::iter), most)
 }
 
 /// `None` for a pod that never had a node.
@@ -148,7 +178,7 @@ mod tests {
                 json!({"metadata": {"name": "compile"}, "spec": steps(named)}),
             );
             let cluster = Cluster::new(server.client(), "image".into(), "tekton-pod-affinity".into());
-            let need = expected(&cluster.definitions(&run()).await);
+            let need = cluster.definitions(&run(), 8).await.need;
             assert_eq!(
                 (need.requests.to_string().as_str(), need.source),
                 (asks, Source::Definitions)
@@ -163,6 +193,36 @@ mod tests {
                 "{calls:?}"
             );
         }
+    }
+
+    #[tokio::test]
+    async fn the_images_of_all_tasks_are_known_in_the_order_of_the_tasks() {
+        let steps = |images: &[&str]| {
+            let steps = images.iter().map(|image| json!({"image": image}));
+            json!({"steps": steps.collect::<Vec<_>>()})
+        };
+        let tasks = json!([
+            {"name": "a", "taskRef": {"name": "zip"}},
+            {"name": "b", "taskRef": {"resolver": "git"}},
+            {"name": "c", "taskSpec": steps(&["golang", "$(params.image)"])},
+            {"name": "d", "taskRef": {"name": "absent"}},
+        ]);
+        let finally = json!([{"name": "e", "taskSpec": steps(&["notify"])}]);
+        let spec = json!({"pipelineSpec": {"tasks": tasks, "finally": finally}});
+        let mut server = Server::start();
+        let found = json!({"metadata": {"name": "build", "uid": "u1"}, "spec": spec});
+        server.answer(200, json!({"metadata": {}, "items": [found]}));
+        server.answer(
+            404,
+            json!({"kind": "Status", "status": "Failure", "code": 404, "reason": "NotFound"}),
+        );
+        server.answer(
+            200,
+            json!({"metadata": {"name": "zip"}, "spec": steps(&["zip", "golang"])}),
+        );
+        let cluster = Cluster::new(server.client(), "image".into());
+        let images = cluster.definitions(&run(), 8).await.images;
+        assert_eq!(images.iter().collect::<Vec<_>>(), ["zip", "golang", "notify"]);
     }
 
     fn pod(status: &Value) -> PodView {

@@ -2,7 +2,6 @@
 
 use crate::api_error::StepError;
 use crate::memory::{Memory, RunMemory};
-use crate::need::expected;
 use crate::observe::{Clock, Stores};
 use crate::quotas::{counts_placeholder, may_count_statefulsets};
 use crate::report::Report;
@@ -170,14 +169,14 @@ impl Reconciler {
         if !pulls_images && (record.is_some() || !is_automatic) {
             return (record, Images::default());
         }
-        let definitions = self.cluster.definitions(run).await;
-        let need = record.or_else(|| is_automatic.then(|| expected(&definitions)));
         let most = if pulls_images {
             config.pull_images_maximum
         } else {
             0
         };
-        (need, Images::new(definitions.images(), most))
+        let definitions = self.cluster.definitions(run, most).await;
+        let need = record.or_else(|| is_automatic.then_some(definitions.need));
+        (need, definitions.images)
     }
 
     /// If a quota of the namespace counts StatefulSets, and Tekton creates StatefulSets for this run or for other runs, the controller

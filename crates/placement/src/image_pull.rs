@@ -48,6 +48,11 @@ impl Images {
         self.0.is_empty()
     }
 
+    /// The references, in the order of the pulls.
+    pub fn iter(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(String::as_str)
+    }
+
     /// Adds the image volumes to a placeholder.
     pub fn add_to(&self, placeholder: &mut StatefulSet) {
         let pod = placeholder
@@ -61,10 +66,10 @@ impl Images {
 
     /// An image volume for each image.
     pub(crate) fn volumes(&self) -> impl Iterator<Item = Volume> {
-        self.0.iter().enumerate().map(|(index, image)| Volume {
+        self.iter().enumerate().map(|(index, image)| Volume {
             name: format!("image-{index}"),
             image: Some(ImageVolumeSource {
-                reference: Some(image.clone()),
+                reference: Some(image.to_owned()),
                 pull_policy: Some("IfNotPresent".to_owned()),
             }),
             ..Volume::default()

@@ -204,40 +204,8 @@ fn is_tekton(api_version: &str) -> bool {
     api_version.is_empty() || api_version.starts_with("tekton.dev/")
 }
 
-/// The definitions of a run's tasks, as far as they were read.
-#[derive(Clone, Debug, Default)]
-pub struct Definitions {
-    /// The spec of the run.
-    pub run: Value,
-    /// The spec of the Pipeline.
-    pub pipeline: Value,
-    /// The specs of Task objects, by name.
-    pub tasks: BTreeMap<String, Value>,
-}
-
-impl Definitions {
-    /// For each resource, the largest request of a task.
-    pub fn largest(&self) -> Resources {
-        let asks = self.specs().map(|(task, spec)| task.asks(spec, &self.run));
-        asks.fold(Resources::default(), Resources::or_more)
-    }
-
-    /// The images of the steps and sidecars, in the order of the tasks.
-    pub fn images(&self) -> impl Iterator<Item = &str> {
-        self.specs().flat_map(|(_, spec)| images(spec))
-    }
-
-    fn specs(&self) -> impl Iterator<Item = (PipelineTask<'_>, &Value)> {
-        tasks(&self.pipeline).filter_map(|task| match task.body {
-            Body::Embedded(spec) => Some((task, spec)),
-            Body::Named(name) => self.tasks.get(name).map(|spec| (task, spec)),
-            Body::Elsewhere => None,
-        })
-    }
-}
-
-/// A step without an image has the image of the step template.
-fn images(task: &Value) -> impl Iterator<Item = &str> {
+/// The images of the steps and sidecars in the spec of a task. A step without an image has the image of the step template.
+pub fn images(task: &Value) -> impl Iterator<Item = &str> {
     let template = task["stepTemplate"]["image"].as_str();
     let steps = items(&task["steps"]).filter_map(move |step| step["image"].as_str().or(template));
     steps.chain(items(&task["sidecars"]).filter_map(|sidecar| sidecar["image"].as_str()))
@@ -337,32 +305,20 @@ mod tests {
     }
 
     #[test]
-    fn the_images_are_those_of_all_steps_and_sidecars_in_the_order_of_the_tasks() {
+    fn the_images_of_a_task_are_those_of_its_steps_and_sidecars_with_a_default_from_the_template() {
         let image = |image: &str| json!({"image": image});
-        let embedded = json!({
+        let spec = json!({
             "stepTemplate": image("base"),
-            "steps": [image("golang"), {"name": "without"}],
+            "steps": [image("golang"), {"name": "without"}, 7],
             "sidecars": [image("db"), {"name": "without"}],
         });
-        let pipeline = json!({
-            "tasks": [
-                {"taskRef": {"name": "named"}},
-                {"taskRef": {"name": "unread"}},
-                {"taskRef": {"resolver": "git"}},
-                {"taskSpec": embedded},
-            ],
-            "finally": [{"taskSpec": {"steps": [image("notify"), {"ref": {"name": "action"}}]}}],
-        });
-        let spec = json!({"pipelineSpec": pipeline});
-        let run: RunRequests = serde_json::from_value(json!({"spec": spec})).unwrap();
-        let named: Task = serde_json::from_value(json!({"spec": {"steps": [image("node")]}})).unwrap();
-        let definitions = Definitions {
-            pipeline: run.spec["pipelineSpec"].clone(),
-            tasks: [("named".to_owned(), named.spec)].into(),
-            ..Definitions::default()
-        };
-        let images: Vec<_> = definitions.images().collect();
-        assert_eq!(images, ["node", "golang", "base", "db", "notify"]);
+        let read: Task = serde_json::from_value(json!({"spec": spec})).unwrap();
+        let known: Vec<_> = images(&read.spec).collect();
+        assert_eq!(known, ["golang", "base", "base", "db"]);
+        assert_eq!(
+            images(&json!({"steps": [{"ref": {"name": "action"}}]})).count(),
+            0
+        );
     }
 
     #[test]

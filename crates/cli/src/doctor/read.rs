@@ -67,11 +67,6 @@ pub(crate) async fn snapshot(
         list(server, ListParams::default()),
         namespaces.list(labelled()),
     );
-    let nodes = if config_of(&config).pull_images {
-        Some(server.cluster::<Node>().list(ListParams::default()).await)
-    } else {
-        None
-    };
     let snapshot = Snapshot {
         now,
         installation,
@@ -88,10 +83,29 @@ pub(crate) async fn snapshot(
         quotas,
         limits,
         namespaces,
-        nodes,
+        nodes: None,
     };
-    let renewed = is_renewed(server, &snapshot).await;
-    Ok(Snapshot { renewed, ..snapshot })
+    Ok(completed(server, snapshot).await)
+}
+
+/// Reads what depends on the first reads.
+async fn completed(server: &Server, snapshot: Snapshot) -> Snapshot {
+    let (renewed, nodes) = join!(is_renewed(server, &snapshot), nodes(server, &snapshot));
+    Snapshot {
+        renewed,
+        nodes,
+        ..snapshot
+    }
+}
+
+/// Large clusters have many nodes, so nodes are read only for a configuration whose effect depends on them.
+async fn nodes(server: &Server, snapshot: &Snapshot) -> Option<RequestResult<Vec<Node>>> {
+    let nodes = server.cluster::<Node>();
+    if snapshot.config().pull_images {
+        Some(nodes.list(ListParams::default()).await)
+    } else {
+        None
+    }
 }
 
 /// Reads the cluster before an installation, and the rights of the user who installs. The dry runs are made in the namespace `trial`.

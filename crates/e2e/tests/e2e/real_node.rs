@@ -10,6 +10,7 @@
 mod images;
 mod install;
 mod leftovers;
+mod pulls;
 mod runs;
 mod setup;
 mod volumes;

@@ -57,6 +57,10 @@ pub(crate) const NIGHTLY: [Nightly; 21] = [
         "cargo test --test e2e -- hundreds_of_runs_of_the_worst",
     ),
     nightly(
+        "images that a real node pulls ahead from a slow registry",
+        "cargo test --test e2e -- real_node::pulls",
+    ),
+    nightly(
         "nodes that Karpenter wants while runs use or get them",
         "cargo test --test e2e -- autoscalers_want_nodes",
     ),

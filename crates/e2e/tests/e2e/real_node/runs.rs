@@ -153,7 +153,7 @@ fn selector(spec: &RunSpec) -> String {
 }
 
 /// Waits until the placeholder is Ready.
-async fn its_placeholder_runs(setup: &NodeSetup, spec: &RunSpec) -> ContainerStatus {
+pub(crate) async fn its_placeholder_runs(setup: &NodeSetup, spec: &RunSpec) -> ContainerStatus {
     let what = format!("the placeholder of {} to run", spec.name());
     let container = setup.bed.until(what, SOON, async || {
         let pod = placeholder(setup, spec).await;
@@ -174,6 +174,16 @@ async fn its_placeholder_goes(setup: &NodeSetup, spec: &RunSpec) {
             .map_or(Ok(()), |pod| Err(pod.metadata.deletion_timestamp))
     });
     gone.await.unwrap();
+}
+
+/// Checks that the pods of these tasks were on the node, and that the placeholder is deleted.
+pub(crate) async fn ends_well_on_node(setup: &NodeSetup, spec: &RunSpec, tasks: usize) {
+    setup.bed.until_succeeded(spec, SOON).await.unwrap();
+    let client = setup.bed.client().await.unwrap();
+    let pods = runs::pods(&client, spec.namespace(), spec.name()).await.unwrap();
+    assert_eq!(pods.len(), tasks);
+    assert_eq!(runs::nodes(&pods), [NAME.to_owned()].into());
+    its_placeholder_goes(setup, spec).await;
 }
 
 /// Checks that each task's pod was on the node, and that the log of its container is the output of the binary.
@@ -297,7 +307,7 @@ fn cpu(resources: Option<&ResourceRequirements>) -> &str {
     &resources.unwrap().requests.as_ref().unwrap()["cpu"].0
 }
 
-async fn cores(setup: &NodeSetup) -> u32 {
+pub(crate) async fn cores(setup: &NodeSetup) -> u32 {
     let nodes: Api<Node> = Api::all(setup.bed.client().await.unwrap());
     let node = nodes.get(NAME).await.unwrap();
     let room = node.status.unwrap().allocatable.unwrap();

@@ -20,6 +20,7 @@ mod lists;
 mod memory;
 mod metrics;
 mod need;
+mod node_time;
 mod nodes;
 mod notes;
 mod observe;

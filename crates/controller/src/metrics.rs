@@ -1,7 +1,9 @@
-//! The controller's metrics. Every label value comes from a closed set; names of runs are no label values.
+//! The controller's metrics. Every label value comes from a closed set, except the namespaces of [`crate::node_time`], whose number is
+//! limited. Names of runs are no label values.
 
 use crate::api_error::StepError;
 use crate::gauges::Gauges;
+use crate::node_time::NodeTime;
 use crate::observe::Stores;
 use placement::plan::{MoveCause, ReleaseCause};
 use placement::warm::Start;
@@ -31,6 +33,7 @@ pub struct Metrics {
     watch_errors: Counters<1>,
     fields_ignored: Counter,
     starts: Counters<1>,
+    node_time: NodeTime,
     gauges: Gauges,
 }
 
@@ -111,6 +114,7 @@ impl Metrics {
                 "fields_ignored",
                 "Runs with a field that is over a limit and was ignored",
             ),
+            node_time: NodeTime::register(registry),
             gauges: Gauges::default(),
         }
     }
@@ -170,6 +174,16 @@ impl Metrics {
     /// A run that prefers warm nodes was released on a node.
     pub(crate) fn started(&self, start: Start) {
         self.starts.get_or_create(&[("start", start.into())]).inc();
+    }
+
+    /// A run of this namespace has a node.
+    pub(crate) fn has_node(&self, namespace: &str) {
+        self.node_time.began(namespace);
+    }
+
+    /// A run of this namespace ended, or was deleted, and had a node for this time.
+    pub(crate) fn had_node(&self, namespace: &str, duration: Duration) {
+        self.node_time.ended(namespace, duration);
     }
 
     pub(crate) fn field_ignored(&self) {

@@ -1,7 +1,8 @@
-//! Measures for the metrics how long a run is held, waits for its placeholder, and has no node.
+//! Measures for the metrics how long a run is held, waits for its placeholder, has no node, and has a node.
 //!
 //! The timers may be lost. A new leader still measures a hold from its start, but no other time that started before it led.
 
+use super::backoff::later;
 use crate::metrics::{HoldEnd, Metrics};
 use jiff::Timestamp;
 use placement::plan::{Event, MoveCause, Observation};
@@ -18,6 +19,8 @@ pub(crate) struct Timers {
     created: Option<Timestamp>,
     /// Since when the run has no node, and the UID of the placeholder's pod that gave up the node.
     nodeless: Option<(Timestamp, Option<String>)>,
+    /// The namespace of the run, and since when the run has a node. The time without a node during moves is added.
+    on_node: Option<(String, Timestamp)>,
 }
 
 impl Timers {
@@ -35,6 +38,7 @@ impl Timers {
             metrics.moved_off(cause);
         }
         self.arrive(observed, metrics);
+        self.take_node(observed, metrics);
         if let Some(Event::Created(_)) = done {
             self.created.get_or_insert(now);
         }
@@ -50,14 +54,33 @@ impl Timers {
         self.nodeless.get_or_insert((now, pod));
     }
 
-    /// Ends the hold of a settled run.
+    /// Ends the hold and the node time of a settled run.
     pub(crate) fn settled(&mut self, run: &Run, now: Timestamp, metrics: &Metrics) {
         self.end_hold(without_us(run), now, metrics);
+        self.end_node_time(now, metrics);
     }
 
-    /// Ends the hold of a deleted run.
+    /// Ends the hold and the node time of a deleted run.
     pub(crate) fn deleted(&mut self, now: Timestamp, metrics: &Metrics) {
         self.end_hold(Some(HoldEnd::Deleted), now, metrics);
+        self.end_node_time(now, metrics);
+    }
+
+    /// Starts the node time of a run that is not done. If an earlier leader created the placeholder, the run has its node since its start.
+    fn take_node(&mut self, observed: &Observation, metrics: &Metrics) {
+        let (run, now) = (&observed.run, observed.now);
+        if !run.done && observed.node_name().is_some() && self.on_node.is_none() {
+            let started = run.started.filter(|_| self.created.is_none());
+            metrics.has_node(&run.key.namespace);
+            self.on_node = Some((run.key.namespace.clone(), started.unwrap_or(now)));
+        }
+    }
+
+    fn end_node_time(&mut self, now: Timestamp, metrics: &Metrics) {
+        if let Some((namespace, since)) = self.on_node.take() {
+            let end = self.nodeless.as_ref().map_or(now, |(from, _)| *from);
+            metrics.had_node(&namespace, between(since, end));
+        }
     }
 
     /// Measures the time of a move when another pod has a node. Right after the move, the old pod is still in the cache.
@@ -65,7 +88,11 @@ impl Timers {
         let pod = observed.pod.as_ref().filter(|pod| pod.node.is_some());
         let is_another = |old: &Option<String>| pod.is_some_and(|pod| old.as_ref() != Some(&pod.uid));
         if let Some((since, _)) = self.nodeless.take_if(|(_, old)| is_another(old)) {
-            metrics.moved(between(since, observed.now));
+            let nodeless = between(since, observed.now);
+            metrics.moved(nodeless);
+            if let Some((_, on_node)) = &mut self.on_node {
+                *on_node = later(*on_node, nodeless);
+            }
         }
     }
 
@@ -118,5 +145,44 @@ fn between(from: Timestamp, to: Timestamp) -> Duration {
 impl Timers {
     pub(crate) fn nodeless(&self) -> Option<(Timestamp, Option<String>)> {
         self.nodeless.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::{at, exposition, nothing, observed_pod};
+    use placement::plan::PlaceholderPod;
+    use prometheus_client::registry::Registry;
+
+    #[test]
+    fn the_time_without_a_node_during_a_move_is_no_time_on_a_node() {
+        for (moved_at, ended_at, seconds) in [(Some(16), 30, "24.0"), (None, 30, "10.0")] {
+            let mut registry = Registry::default();
+            let metrics = Metrics::register(&mut registry);
+            let mut timers = Timers::default();
+            let on_node = |timers: &mut Timers, uid: &str, second| {
+                let pod = PlaceholderPod {
+                    uid: uid.to_owned(),
+                    ..observed_pod(Some("n1"))
+                };
+                let observed = Observation {
+                    pod: Some(pod),
+                    now: at(second),
+                    ..nothing()
+                };
+                timers.note(&observed, None, &metrics);
+            };
+            on_node(&mut timers, "p1", 0);
+            timers.moved_off(Some("p1".to_owned()), at(10));
+            on_node(&mut timers, "p1", 11);
+            if let Some(second) = moved_at {
+                on_node(&mut timers, "p2", second);
+            }
+            timers.deleted(at(ended_at), &metrics);
+            let expected = format!("node_seconds_total{{run_namespace=\"ns\"}} {seconds}\n");
+            let text = exposition(&registry);
+            assert!(text.contains(&expected), "{expected}{text}");
+        }
     }
 }

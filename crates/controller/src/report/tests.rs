@@ -133,6 +133,51 @@ async fn the_watch_event_of_our_own_release_is_not_counted_again() {
     assert!(!text.contains("outcome=\"foreign\""), "{text}");
 }
 
+fn on_node(second: i64, done: bool, deciding: Decision) -> (Run, i64, Decision, Result<Effect, StepError>) {
+    let run = Run {
+        status: SpecStatus::Unset,
+        hold: false,
+        started: Some(at(5)),
+        done,
+        ..run()
+    };
+    (run, second, deciding, Ok(Effect::Written))
+}
+
+/// What the metrics say after these steps: seconds with a node, and ended runs.
+fn node_time(steps: Vec<(Run, i64, Decision, Result<Effect, StepError>)>) -> [String; 2] {
+    let (_, text) = told(steps);
+    ["node_seconds_total", "runs_ended_total"].map(|name| {
+        let start = format!("{name}{{run_namespace=\"ns\"}} ");
+        let value = text.lines().find_map(|line| line.strip_prefix(&start));
+        value.unwrap_or("none").to_owned()
+    })
+}
+
+#[tokio::test]
+async fn the_time_on_a_node_is_counted_once_when_the_run_ends() {
+    let delete = || actions([Action::Delete(Target::Placeholder("s1".to_owned()))]);
+    let settled = || Decision::Ignore(IgnoreReason::Done);
+    let usual = vec![
+        (run(), 1, create(), Ok(Effect::Written)),
+        (run(), 4, release(ReleaseCause::NodeFound), Ok(Effect::Written)),
+        on_node(30, true, delete()),
+        on_node(31, true, settled()),
+    ];
+    assert_eq!(node_time(usual), ["27.0", "1"]);
+    let after_another_leader = vec![
+        on_node(10, false, release(ReleaseCause::NodeFound)),
+        on_node(31, true, settled()),
+        on_node(31, true, delete()),
+        on_node(32, true, settled()),
+    ];
+    assert_eq!(node_time(after_another_leader), ["26.0", "1"], "since the start");
+    let ended_without_leader = vec![on_node(30, true, delete()), on_node(31, true, settled())];
+    assert_eq!(node_time(ended_without_leader), ["none"; 2]);
+    let alive = vec![(run(), 4, release(ReleaseCause::NodeFound), Ok(Effect::Written))];
+    assert_eq!(node_time(alive), ["0.0", "0"]);
+}
+
 #[tokio::test]
 async fn the_same_rejection_is_reported_again_only_after_minutes() {
     let refused = || {

@@ -1,5 +1,6 @@
 //! The commands: read, compute, print, and return the exit code.
 
+mod cost;
 mod explain;
 mod read;
 mod timeline;
@@ -18,6 +19,8 @@ use std::process::ExitCode;
 
 /// Exit code: doctor found something bad, there is no such run, or the run is not in the expected state.
 const BAD: u8 = 1;
+/// Exit code: wrong usage.
+const USAGE: u8 = 2;
 /// Exit code: the API server did not answer, or the user lacks a right that the command needs.
 const UNASKED: u8 = 3;
 
@@ -81,6 +84,7 @@ async fn run_in(caller: Caller, cluster: &Cluster, verb: Verb) -> RequestResult<
         Verb::Explain(args) => Box::pin(explain::explain(cluster, &args)).await,
         Verb::Wait(args) => Box::pin(wait::wait(cluster, &args)).await,
         Verb::Timeline(args) => Box::pin(timeline::timeline_of(cluster, &args)).await,
+        Verb::Cost(args) => Box::pin(cost::cost(cluster, &args)).await,
         Verb::Nodes(args) => read::nodes(cluster, &args).await,
         Verb::Doctor(args) => Box::pin(read::doctor(cluster, args)).await,
         Verb::Release(args) => write::release(cluster, &args).await,

@@ -158,7 +158,7 @@ mod tests {
         let table = [
             (
                 "",
-                "list explain wait nodes timeline doctor release disable enable completion version",
+                "list explain wait nodes timeline cost doctor release disable enable completion version",
             ),
             ("ex", "explain"),
             ("-n ci d", "doctor disable"),

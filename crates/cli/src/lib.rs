@@ -1,7 +1,7 @@
 //! `kubectl pod-affinity` and `tkn pod-affinity`: one program under two names.
 //!
 //! A command has three steps: [`gather`] reads the API server, with a deadline for each request; pure functions compute the answer
-//! ([`explanation`], [`list`], [`nodes`], [`timeline`], [`doctor`], [`version`]); [`output`] prints it. A missing permission is named,
+//! ([`explanation`], [`list`], [`nodes`], [`timeline`], [`cost`], [`doctor`], [`version`]); [`output`] prints it. A missing permission is named,
 //! and the rest of the answer is printed. Only `release`, `disable` and `enable` write to the cluster, each with the state that it relies on.
 
 mod admission;
@@ -9,6 +9,7 @@ mod args;
 mod client;
 mod commands;
 mod complete;
+mod cost;
 mod doctor;
 mod events;
 mod explanation;

@@ -12,6 +12,7 @@ pub(crate) mod read;
 mod stays;
 mod svg;
 pub(crate) mod text;
+pub(crate) mod usage;
 
 pub(crate) use read::{History, Selection};
 pub(crate) use svg::{html, svg};

@@ -48,6 +48,14 @@ impl Quantity {
         self.0 > 0
     }
 
+    /// The share of another quantity; `None` if the other is not positive.
+    pub fn share_of(self, whole: Self) -> Option<f64> {
+        const PARTS: i128 = 1_000_000;
+        let parts = self.0.checked_mul(PARTS)?.checked_div(whole.0)?;
+        let parts = u32::try_from(parts).ok().filter(|_| whole.is_positive())?;
+        Some(f64::from(parts) / 1e6)
+    }
+
     /// Whether the quantity is a whole number of units.
     pub fn is_whole(self) -> bool {
         self.0 % NANOS == 0

@@ -113,6 +113,7 @@ fn the_help_of_each_verb_is_as_documented() {
         "wait",
         "nodes",
         "timeline",
+        "cost",
         "doctor",
         "release",
         "disable",

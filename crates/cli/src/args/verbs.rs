@@ -5,6 +5,7 @@ use crate::target::{NameError, Target, is_kind};
 use clap::{Subcommand, ValueEnum};
 use clap_complete::Shell;
 use placement::keys;
+use std::path::PathBuf;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
@@ -20,6 +21,8 @@ pub(crate) enum Verb {
     Nodes(NodesArgs),
     /// Draw which run was on which node, and when, from what the API server still has.
     Timeline(TimelineArgs),
+    /// Report how long runs had nodes, which share of the nodes their tasks requested, and the price.
+    Cost(CostArgs),
     /// Check the installation, or with --pre a cluster before the installation. Ends with exit code 1 if a finding is bad.
     Doctor(DoctorArgs),
     /// Start a held run at once, on any node, and opt it out.
@@ -47,7 +50,9 @@ impl Verb {
             }
             Self::Disable(args) => return scope(args.all_namespaces, namespace),
             Self::Enable(args) => return scope(args.all_namespaces, namespace),
-            Self::Nodes(_) | Self::Doctor(_) | Self::Completion(_) | Self::Version(_) => Ok(()),
+            Self::Nodes(_) | Self::Cost(_) | Self::Doctor(_) | Self::Completion(_) | Self::Version(_) => {
+                Ok(())
+            }
         };
         checked.map_err(|unnamed| unnamed.to_string())
     }
@@ -223,6 +228,45 @@ pub(crate) enum Picture {
     Text,
     Svg,
     Html,
+}
+
+/// The arguments of `cost`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct CostArgs {
+    /// Report on the runs of all namespaces.
+    #[arg(short = 'A', long, conflicts_with = "namespace")]
+    pub(crate) all_namespaces: bool,
+    /// Only runs whose labels match: KEY=VALUE, KEY, !KEY, separated by commas.
+    #[arg(short = 'l', long, value_name = "QUERY")]
+    pub(crate) selector: Option<String>,
+    /// How far back: 30m, 24h. 0 counts all that the API server still has.
+    #[arg(long, value_parser = timeout, default_value = "24h", value_name = "DURATION")]
+    pub(crate) since: Limit,
+    /// What a row stands for.
+    #[arg(long, value_enum, default_value_t = CostGroup::Run, value_name = "GROUP")]
+    pub(crate) by: CostGroup,
+    /// CSV file with a line INSTANCE-TYPE,PRICE-PER-HOUR for each instance type. Without it, no costs are computed.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) prices: Option<PathBuf>,
+    /// Output format.
+    #[arg(short, long, value_enum, default_value_t = CostFormat::Table, value_name = "FORMAT")]
+    pub(crate) output: CostFormat,
+}
+
+/// The runs of a row of `cost`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CostGroup {
+    Run,
+    Pipeline,
+    Namespace,
+}
+
+/// How costs are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CostFormat {
+    Table,
+    Json,
+    Csv,
 }
 
 /// The arguments of `doctor`.

@@ -23,6 +23,7 @@ pub(super) async fn timeline_of(cluster: &Cluster, args: &TimelineArgs) -> Reque
     let selection = Selection {
         namespace,
         run: target.as_ref().map(|target| target.name.as_str()),
+        labels: None,
     };
     let history = Box::pin(read::history(&cluster.server, selection)).await?;
     if let (Some(name), Some(namespace), []) = (selection.run, namespace, history.runs.as_slice()) {
@@ -61,8 +62,8 @@ fn drawn(timeline: &Timeline, format: Picture) -> String {
     }
 }
 
-/// The note on a picture without runs, with the options that show more runs.
-fn nothing(selection: Selection<'_>, reach: TimeRange) -> String {
+/// The note on a timeline or a report without runs, with the options that show more runs.
+pub(super) fn nothing(selection: Selection<'_>, reach: TimeRange) -> String {
     let what = match (selection.run, selection.namespace) {
         (Some(run), _) => format!("PipelineRun {run} was not there"),
         (None, Some(namespace)) => format!("No PipelineRuns in namespace {namespace}"),

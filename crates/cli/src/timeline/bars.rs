@@ -143,13 +143,12 @@ fn marks(stays: &[Stay], at: usize) -> Vec<Mark> {
 
 /// What is not known because the API server no longer has the objects.
 fn notes(evidence: &Evidence<'_>) -> Vec<String> {
-    let run = &evidence.view.run;
     let without_events = evidence.events.is_empty() && evidence.released().is_some();
     let without_events = without_events
         .then_some("without events, how long it waited for a node and whether it moved is unknown");
-    let is_reserving = run.strategy.as_deref() == Some("isolateAlways");
-    let is_freed = is_reserving && run.done && evidence.sees_pods && evidence.placeholder.pod.is_none();
-    let freed = is_freed.then_some("its node is no longer reserved; since when is unknown");
+    let freed = evidence
+        .has_freed_reservation()
+        .then_some("its node is no longer reserved; since when is unknown");
     without_events
         .into_iter()
         .chain(freed)

@@ -13,6 +13,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use placement::keys;
+use placement::resources::Resources;
 use std::collections::{HashMap, HashSet};
 
 /// The precision of the times of runs and tasks.
@@ -40,6 +41,8 @@ pub(super) struct TaskEvidence {
     /// When the pod was bound to its node.
     pub(super) bound: Option<Timestamp>,
     pub(super) opted_out: bool,
+    /// What the pod requests; `None` without a pod.
+    pub(super) requests: Option<Resources>,
 }
 
 /// The objects of all runs, by run.
@@ -143,6 +146,7 @@ impl TaskEvidence {
             },
             bound: found.and_then(|pod| bound(pod)),
             opted_out: is_declined || found.is_some_and(|pod| is_opted_out(pod)),
+            requests: found.and_then(|pod| requests(pod)),
         }
     }
 
@@ -157,12 +161,17 @@ impl TaskEvidence {
             place: place(pod),
             bound: bound(pod),
             opted_out: is_opted_out(pod),
+            requests: requests(pod),
         })
     }
 }
 
 fn place(pod: &Pod) -> Place {
     node(pod).map_or(Place::Nowhere, |node| Place::Node(node.to_owned()))
+}
+
+fn requests(pod: &Pod) -> Option<Resources> {
+    pod.spec.as_ref().map(Resources::from_pod_spec)
 }
 
 /// When the pod was bound to its node.
@@ -220,6 +229,13 @@ impl Evidence<'_> {
     pub(super) fn first_event(&self, reason: &str) -> Option<Timestamp> {
         let event = self.events.iter().find(|event| event.reason == reason);
         event.map(|event| event.since)
+    }
+
+    /// The run kept its node after its end, and no longer keeps it. The time between is unknown.
+    pub(super) fn has_freed_reservation(&self) -> bool {
+        let run = &self.view.run;
+        let is_reserving = run.strategy.as_deref() == Some("isolateAlways");
+        is_reserving && run.done && self.sees_pods && self.placeholder.pod.is_none()
     }
 
     /// When the last holder released the run. Without an event, this is the start of the run: Tekton starts a released run at once.

@@ -14,6 +14,7 @@ use std::time::Duration;
 pub(crate) const CI: Selection<'static> = Selection {
     namespace: Some("ci"),
     run: None,
+    labels: None,
 };
 
 /// Two nodes and no run, two minutes after the creation of the fixture's run.

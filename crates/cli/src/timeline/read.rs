@@ -26,6 +26,8 @@ pub(crate) struct Selection<'a> {
     /// `None`: all namespaces.
     pub(crate) namespace: Option<&'a str>,
     pub(crate) run: Option<&'a str>,
+    /// A selector of the labels of runs.
+    pub(crate) labels: Option<&'a str>,
 }
 
 /// The objects and events from which a timeline is made.
@@ -145,7 +147,9 @@ pub(crate) async fn history(server: &Server, selection: Selection<'_>) -> Reques
     let key = keys::TEKTON_PIPELINE_RUN;
     let of_run = selection.run.map(|name| format!("{key}={name}"));
     let of_runs = ListParams::default().labels(of_run.as_deref().unwrap_or(key));
-    let named = selection.run.map(Filter::name).unwrap_or_default().list();
+    let named = selection.run.map(Filter::name);
+    let wanted = named.or(selection.labels.map(Filter::labels));
+    let wanted = wanted.unwrap_or_default().list();
     let runs = server.reach::<PipelineRun>(selection.namespace);
     let task_runs = server.reach::<TaskRun>(selection.namespace);
     let pods = server.reach::<Pod>(selection.namespace);
@@ -153,7 +157,7 @@ pub(crate) async fn history(server: &Server, selection: Selection<'_>) -> Reques
     let nodes = server.cluster::<Node>();
     let (now, runs, task_runs, pods, sets, nodes, events, node_ends) = join!(
         server.clock(),
-        runs.list(named),
+        runs.list(wanted),
         task_runs.list(of_runs.clone()),
         pods.list(of_runs),
         sets.list(ListParams::default().labels(&placeholder_selector())),

@@ -1,5 +1,7 @@
-//! `timeline` draws the events of a real cluster: a run that moved, and an unlabelled run.
+//! `timeline` draws the events of a real cluster: a run that moved, and an unlabelled run. `cost` reports the
+//! node time of the run that moved.
 
+use crate::cli_cost::{NodeTime, the_metrics_and_the_report_have_the_same_time};
 use crate::support::SOON;
 use crate::support::cli::{only, tool, until_output_contains};
 use crate::support::runs::{bound_task, create, small_then};
@@ -24,11 +26,11 @@ fn bar<'a>(lane: &'a [String], run: &str) -> &'a str {
 async fn timeline_draws_a_run_that_moved_on_both_of_its_nodes_and_an_unlabelled_one_where_it_ran() {
     let bed = fresh(0).await;
     let add = async |name, cpu| {
-        bed.add_nodes(&Nodes::new(name, 1).size(cpu, "32Gi"))
-            .await
-            .unwrap()
+        let nodes = Nodes::new(name, 1).label("node.kubernetes.io/instance-type", name);
+        bed.add_nodes(&nodes.size(cpu, "32Gi")).await.unwrap()
     };
     add("small", "2").await;
+    let before = NodeTime::read(&bed).await;
     let moves = small_then("4");
     create(&bed, &moves).await;
     bound_task(&bed, &moves, "small").await;
@@ -66,6 +68,7 @@ async fn timeline_draws_a_run_that_moved_on_both_of_its_nodes_and_an_unlabelled_
             assert!(picture.out.contains(name), "{format}: {name}");
         }
     }
+    the_metrics_and_the_report_have_the_same_time(&bed, before).await;
     let none = tool(&bed, "timeline -n kube-public").await;
     assert!(
         none.err.contains("No PipelineRuns in namespace kube-public"),

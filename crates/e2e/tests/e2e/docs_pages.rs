@@ -220,7 +220,7 @@ async fn the_tool_and_the_runbooks_are_followed(bed: &Testbed) {
     run_commands(bed, &block("docs/cli.md", "# The command line tool")).await;
     kubectl(bed, &["delete", "pipelinerun", RUN]);
     create(bed, &RunSpec::diamond("default", RUN).opted_in("true")).await;
-    for heading in ["## wait", "### explain as data", "## timeline"] {
+    for heading in ["## wait", "### explain as data", "## timeline", "## cost"] {
         // An example of the output may come first.
         let commands = blocks("docs/cli.md", heading).pop().unwrap();
         run_commands(bed, &commands).await;

@@ -16,6 +16,7 @@ mod auto_reserve;
 mod autoscalers;
 mod autoscalers_want_nodes;
 mod caps;
+mod cli_cost;
 mod cli_doctor;
 mod cli_explain;
 mod cli_list;

@@ -120,6 +120,7 @@ fn the_note_on_an_empty_picture_names_the_selection_and_options() {
     let everywhere = Selection {
         namespace: None,
         run: None,
+        labels: None,
     };
     assert_eq!(
         nothing(everywhere, hour),

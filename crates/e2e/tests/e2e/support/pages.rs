@@ -13,7 +13,7 @@ const NIGHTLY: &str = "# executed by a nightly test";
 pub(crate) const CREATE_CA: &str = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout ca.key -subj /CN=ca -out ca.crt";
 
 /// Pages, headings, and the tests that execute the blocks between this heading and the next one.
-pub(crate) const EXECUTED: [(&str, &str, &str); 47] = [
+pub(crate) const EXECUTED: [(&str, &str, &str); 48] = [
     ("README.md", "# pod-affinity", PAGES),
     ("README.md", "## Install", PAGES),
     ("README.md", "## Install", SHIP),
@@ -26,6 +26,7 @@ pub(crate) const EXECUTED: [(&str, &str, &str); 47] = [
     ("docs/cli.md", "### Shell completion", PAGES),
     ("docs/cli.md", "### explain as data", PAGES),
     ("docs/cli.md", "## timeline", PAGES),
+    ("docs/cli.md", "## cost", PAGES),
     ("docs/cli.md", "## wait", PAGES),
     (
         "docs/concepts.md",

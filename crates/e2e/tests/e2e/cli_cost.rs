@@ -1,0 +1,72 @@
+//! `cost` reports the node time of a run of a real cluster, and the metrics of the controller have the same time.
+
+use crate::support::SOON;
+use crate::support::cli::tool;
+use crate::support::pool::PooledTestbed;
+use serde_json::Value;
+use testbed::probe;
+
+/// The times of runs and pods have whole seconds. The placeholder is deleted a moment after the end of the run.
+const TOLERANCE: f64 = 2.0;
+
+/// The ended runs of the default namespace, and their seconds on nodes, as the controllers counted them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NodeTime {
+    seconds: f64,
+    runs: f64,
+}
+
+impl NodeTime {
+    pub(crate) async fn read(bed: &PooledTestbed) -> Self {
+        let (mut seconds, mut runs) = (0.0, 0.0);
+        for admin in &bed.installed().controller_admin {
+            let text = probe::get(*admin, "/metrics").await.unwrap();
+            seconds += counter(&text, "pod_affinity_node_seconds_total");
+            runs += counter(&text, "pod_affinity_runs_ended_total");
+        }
+        Self { seconds, runs }
+    }
+}
+
+fn counter(text: &str, name: &str) -> f64 {
+    let start = format!("{name}{{run_namespace=\"default\"}} ");
+    let value = text.lines().find_map(|line| line.strip_prefix(&start));
+    value.map_or(0.0, |value| value.parse().unwrap())
+}
+
+/// The report on the only labelled run. The node `large-0` costs 1 per second, and the node `small-0` has no price.
+pub(crate) async fn report(bed: &PooledTestbed) -> Value {
+    let prices = bed.folder().join("prices.csv");
+    std::fs::write(&prices, "large,3600\n").unwrap();
+    let line = format!("cost --since=0 -o json --prices {}", prices.display());
+    let printed = tool(bed, &line).await;
+    println!("{}{}", printed.out, printed.err);
+    let note = "note: gap price, 1 run: the price file has no price for small\n";
+    assert_eq!((printed.code, printed.err.as_str()), (Some(0), note));
+    let report: Value = serde_json::from_str(&printed.out).unwrap();
+    assert_eq!(report["items"].as_array().unwrap().len(), 1, "{report:#}");
+    report["total"].clone()
+}
+
+/// Compares the report on a run that moved, with two tasks of two seconds, with what the controllers counted since `before`.
+pub(crate) async fn the_metrics_and_the_report_have_the_same_time(bed: &PooledTestbed, before: NodeTime) {
+    let report = report(bed).await;
+    let [node, running, cost] =
+        ["nodeSeconds", "runningSeconds", "cost"].map(|field| report[field].as_f64().unwrap());
+    assert!((running - 4.0).abs() < TOLERANCE && running <= node, "{report:#}");
+    assert!(
+        cost > 0.5 && cost < node - 1.0,
+        "only the second node has a price: {report:#}"
+    );
+    let cpu = &report["requested"]["cpu"];
+    assert_eq!(cpu["peak"], 0.5, "4 of 8 CPUs: {report:#}");
+    assert!(cpu["average"].as_f64().unwrap() < 0.4, "{report:#}");
+    bed.until("the metrics to have the node time", SOON, async || {
+        let now = NodeTime::read(bed).await;
+        let (runs, seconds) = (now.runs - before.runs, now.seconds - before.seconds);
+        let is_equal = (runs - 1.0).abs() < 0.1 && (seconds - node).abs() < TOLERANCE;
+        is_equal.then_some(()).ok_or((before, now, node))
+    })
+    .await
+    .unwrap();
+}

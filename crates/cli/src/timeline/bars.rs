@@ -141,7 +141,7 @@ fn marks(stays: &[Stay], at: usize) -> Vec<Mark> {
     arrived.into_iter().chain(left).collect()
 }
 
-/// What is not known because the API server no longer has the objects.
+/// Whether the start was warm, and what is not known because the API server no longer has the objects.
 fn notes(evidence: &Evidence<'_>) -> Vec<String> {
     let without_events = evidence.events.is_empty() && evidence.released().is_some();
     let without_events = without_events
@@ -149,11 +149,16 @@ fn notes(evidence: &Evidence<'_>) -> Vec<String> {
     let freed = evidence
         .has_freed_reservation()
         .then_some("its node is no longer reserved; since when is unknown");
-    without_events
-        .into_iter()
-        .chain(freed)
-        .map(str::to_owned)
-        .collect()
+    let notes = [start(evidence), without_events, freed].into_iter().flatten();
+    notes.map(str::to_owned).collect()
+}
+
+/// Why the start was warm or cold, from the end of the event `Released`, if the run prefers warm nodes.
+fn start<'a>(evidence: &Evidence<'a>) -> Option<&'a str> {
+    let released = evidence.events.iter().find(|event| event.reason == "Released")?;
+    let (_, end) = released.text.rsplit_once("; ")?;
+    let is_start = end.starts_with("a warm start") || end.starts_with("a cold start");
+    is_start.then_some(end)
 }
 
 /// The bars of a run that pod-affinity does not place: a bar for each place of its tasks, and a bar for the time before the tasks.

@@ -56,6 +56,19 @@ fn a_run_is_held_waits_and_runs() {
 }
 
 #[test]
+fn a_run_that_prefers_warm_nodes_has_a_note_on_its_start() {
+    let text = "Released: all pods of this run go to node node-1; no other can use it; a warm start: an earlier run used this node";
+    let history = History {
+        runs: vec![run(&done())],
+        events: Ok(vec![told(20, "Released", text)]),
+        ..nothing()
+    };
+    let timeline = drawn(&history);
+    let notes = &bar(&timeline, &node("node-1")).notes;
+    assert_eq!(notes, &["a warm start: an earlier run used this node"]);
+}
+
+#[test]
 fn a_run_that_is_held_now_has_no_node() {
     let waits = placeholder("build", "u1", None, &unschedulable("no node"));
     let history = History {

@@ -95,6 +95,7 @@ mod testbed_resets;
 mod testbed_settings;
 mod testbed_survives_deletion;
 mod volumes;
+mod volumes_node_local;
 mod volumes_of_tasks;
 mod warm_nodes;
 mod warm_starts;

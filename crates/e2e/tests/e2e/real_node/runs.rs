@@ -33,6 +33,8 @@ fn a_labelled_run_goes_from_pending_to_succeeded_in_containers() {
         step("two runs have had the node one after the other");
         volumes::two_runs_use_a_volume_in_turn(&setup).await;
         step("two runs have had a volume one after the other");
+        volumes::a_run_gets_a_volume_of_its_node(&setup).await;
+        step("two runs have had a volume that was bound for them");
         a_reserve_is_given_back_in_place(&setup).await;
         step("a run with a reserve has succeeded; its placeholder was made small in place");
         install::forbid_resize(&setup).await;

@@ -3,7 +3,8 @@
 use crate::real_node::runs::{create, ends_well, released};
 use crate::real_node::setup::{NodeSetup, SOON};
 use crate::support::events::reasons;
-use crate::support::pvcs::{create_pvc_of, with_pvc};
+use crate::support::pvcs::{create_pvc_of, with_pvc, with_workspace};
+use crate::volumes_node_local::{example, follow_page, the_volume_of_a_deleted_run_is_used_again};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use placement::keys;
@@ -16,15 +17,20 @@ use testbed::runs::{self, RunSpec};
 /// The path of pod-affinity's program in the workspace of `with_pvc`.
 const WRITTEN: &str = "/workspace/source/pod-affinity";
 
-/// Creates a local volume of the node, to which any user may write, and its PVC.
-async fn disk(setup: &NodeSetup, name: &str, mode: &str) {
-    let folder = format!("var/lib/disks/{name}");
-    let made = setup.bed.real_node_folder().join(&folder);
+/// A folder of the node, to which any user may write.
+fn folder(setup: &NodeSetup, path: &str) {
+    let made = setup.bed.real_node_folder().join(path);
     std::fs::create_dir_all(&made).unwrap();
     std::fs::set_permissions(&made, Permissions::from_mode(0o777)).unwrap();
+}
+
+/// Creates a local volume of the node, to which any user may write, and its PVC.
+async fn disk(setup: &NodeSetup, name: &str, mode: &str) {
+    let path = format!("var/lib/disks/{name}");
+    folder(setup, &path);
     let here = json!({"key": keys::HOSTNAME, "operator": "In", "values": [NAME]});
     let volume = json!({
-        "local": {"path": format!("/{folder}")},
+        "local": {"path": format!("/{path}")},
         "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [here]}]}},
         "accessModes": [mode],
     });
@@ -62,6 +68,30 @@ pub(crate) async fn two_runs_use_a_volume_in_turn(setup: &NodeSetup) {
     create(setup, &second).await;
     setup.bed.until_succeeded(&first, SOON).await.unwrap();
     ends_well(setup, &second).await;
+}
+
+/// The recipe of examples/node-local, with the image of this test: a task executes what another task wrote, also in a later run.
+pub(crate) async fn a_run_gets_a_volume_of_its_node(setup: &NodeSetup) {
+    folder(setup, "var/lib/node-local");
+    follow_page(&setup.bed, "## Volumes", NAME).await;
+    let mut then = executes(setup, "read");
+    then["runAfter"] = json!(["write"]);
+    let first = like_the_example("node-local", &[writes(setup, "write"), then.clone()]);
+    let later = like_the_example("node-local-later", &[executes(setup, "write"), then]);
+    create(setup, &first).await;
+    setup.bed.until_succeeded(&first, SOON).await.unwrap();
+    the_volume_of_a_deleted_run_is_used_again(&setup.bed, &first, NAME).await;
+    create(setup, &later).await;
+    ends_well(setup, &later).await;
+    the_volume_of_a_deleted_run_is_used_again(&setup.bed, &later, NAME).await;
+}
+
+/// The run of the example, with these tasks.
+fn like_the_example(name: &str, tasks: &[Value]) -> RunSpec {
+    let spec = &example(name).manifest["spec"];
+    let run = RunSpec::new("default", name).spec("pipelineSpec", json!({"tasks": tasks}));
+    let run = run.spec("taskRunTemplate", spec["taskRunTemplate"].clone());
+    with_workspace(run.opted_in("true"), &spec["workspaces"][0])
 }
 
 /// The scheduler and the kubelet allow one pod at a time to use such a volume. Tekton's own assistant would be this pod.

@@ -13,7 +13,7 @@ const NIGHTLY: &str = "# executed by a nightly test";
 pub(crate) const CREATE_CA: &str = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout ca.key -subj /CN=ca -out ca.crt";
 
 /// Pages, headings, and the tests that execute the blocks between this heading and the next one.
-pub(crate) const EXECUTED: [(&str, &str, &str); 48] = [
+pub(crate) const EXECUTED: [(&str, &str, &str); 51] = [
     ("README.md", "# pod-affinity", PAGES),
     ("README.md", "## Install", PAGES),
     ("README.md", "## Install", SHIP),
@@ -75,6 +75,13 @@ pub(crate) const EXECUTED: [(&str, &str, &str); 48] = [
     ("docs/runbooks/", "## Diagnosis", PAGES),
     ("docs/troubleshooting.md", "# Troubleshooting", PAGES),
     ("examples/README.md", "## A first run", PAGES),
+    ("examples/node-local/README.md", "## Volumes", NODE_LOCAL),
+    ("examples/node-local/README.md", "## A run", NODE_LOCAL),
+    (
+        "examples/node-local/README.md",
+        "## Use a volume again",
+        NODE_LOCAL,
+    ),
     (
         "overlays/policies/README.md",
         "# Admission policies instead of the webhook",
@@ -102,6 +109,7 @@ pub(crate) const EXECUTED: [(&str, &str, &str); 48] = [
 
 const HELM: &str = "helm_lifecycle::";
 const KUSTOMIZE: &str = "docs_pages::the_kustomization";
+const NODE_LOCAL: &str = "volumes_node_local::";
 const PAGES: &str = "docs_pages::the_commands_of_the_pages";
 const SHIP: &str = "ship::cluster::the_manifests";
 const SWITCH: &str = "policies_switch::a_switch_to_policies";
@@ -157,6 +165,7 @@ pub(crate) fn pages() -> Vec<String> {
         "docs/benchmarks",
         "docs/runbooks",
         "examples",
+        "examples/node-local",
         "overlays/policies",
         "config/components/warm-nodes",
     ] {

@@ -1,188 +1,112 @@
-//! Writes an image as an OCI layout into a folder or a tar archive. The archive also contains Docker's older manifest, so
-//! that `ctr images import`, `kind load image-archive`, `podman load` and `docker load` can read it.
+//! Archives of which the same content gives the same bytes: order, times, owners and compression are fixed.
 
-use crate::image::{Blob, Image};
-use oci_spec::image::{Descriptor, ImageIndex, ImageIndexBuilder, MediaType, OciLayout, OciLayoutBuilder};
-use serde_json::json;
-use std::collections::HashMap;
-use std::io;
-use std::path::{Path, PathBuf};
+use anyhow::{Context, Result};
+use flate2::{Compression, GzBuilder};
+use jiff::Timestamp;
+use sha2::{Digest, Sha256};
+use std::io::{self, Write};
 
-/// The annotations from which containerd and other runtimes read the name of an imported image.
-const NAMES: [&str; 2] = ["io.containerd.image.name", "org.opencontainers.image.ref.name"];
+/// Path, mode and content of a file that belongs to root.
+pub(crate) type Entry = (String, u32, Vec<u8>);
 
-/// Path and content of a file in a layout.
-pub(crate) type File = (String, Vec<u8>);
-
-/// The image cannot be written to a file.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Error {
-    #[error("the image's table of contents is not what OCI asks for: {0}")]
-    Spec(#[from] oci_spec::OciSpecError),
-    #[error("the image's table of contents cannot be written: {0}")]
-    Json(#[from] serde_json::Error),
-    #[error("{} cannot be written ({source}): choose a writable path", path.display())]
-    Write { path: PathBuf, source: io::Error },
+/// A file that all users may execute.
+pub(crate) fn program(path: &str, content: Vec<u8>) -> Entry {
+    (path.to_owned(), 0o755, content)
 }
 
-/// Writes the layout into a folder, and overwrites the files of an earlier image.
-pub(crate) fn write_layout(folder: &Path, image: &Image, names: &[String]) -> Result<(), Error> {
-    for (path, bytes) in layout(&image.manifest, &image.blobs(), names)? {
-        write(&folder.join(path), &bytes)?;
-    }
-    Ok(())
+/// A file that all users may read.
+pub(crate) fn file(path: impl Into<String>, content: impl Into<Vec<u8>>) -> Entry {
+    (path.into(), 0o644, content.into())
 }
 
-/// Writes the archive.
-pub(crate) fn write_tarball(path: &Path, image: &Image, names: &[String]) -> Result<(), Error> {
-    let mut files = layout(&image.manifest, &image.blobs(), names)?;
-    files.push(("manifest.json".to_owned(), docker_contents(image, names)?));
-    let bytes = tarball(&files).map_err(unwritable(path))?;
-    write(path, &bytes)
+/// Packs files with this time into a compressed archive.
+pub(crate) fn packed(files: &[Entry], time: Timestamp) -> Result<Vec<u8>> {
+    tar(files, time)
+        .and_then(|archive| compressed(&archive))
+        .context("an archive cannot be written")
 }
 
-/// The archive of an index with its images, without Docker's manifest, which has no platforms.
-pub(crate) fn bundle(index: &Blob, images: &[Image], names: &[String]) -> Result<Vec<u8>, Error> {
-    let blobs: Vec<&Blob> = images.iter().flat_map(Image::blobs).chain([index]).collect();
-    let files = layout(index, &blobs, names)?;
-    tarball(&files).map_err(unwritable(Path::new("the archive")))
-}
-
-/// Writes a file, and creates its parent folders.
-pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), Error> {
-    let folder = path.parent().unwrap_or_else(|| Path::new("."));
-    std::fs::create_dir_all(folder).map_err(unwritable(path))?;
-    std::fs::write(path, bytes).map_err(unwritable(path))
-}
-
-fn unwritable(path: &Path) -> impl FnOnce(io::Error) -> Error {
-    let path = path.to_owned();
-    move |source| Error::Write { path, source }
-}
-
-/// The layout of an image or an index, and of everything to which it refers.
-fn layout(top: &Blob, blobs: &[&Blob], names: &[String]) -> Result<Vec<File>, Error> {
-    let version: OciLayout = OciLayoutBuilder::default()
-        .image_layout_version("1.0.0")
-        .build()?;
-    let mut files = vec![
-        ("oci-layout".to_owned(), serde_json::to_vec(&version)?),
-        (
-            "index.json".to_owned(),
-            Blob::json(MediaType::ImageIndex, &index(top, names)?)?.bytes,
-        ),
-    ];
-    files.extend(blobs.iter().map(|blob| (path(blob), blob.bytes.clone())));
-    Ok(files)
-}
-
-/// The index, with one entry for each name.
-fn index(top: &Blob, names: &[String]) -> Result<ImageIndex, Error> {
-    let manifests: Result<Vec<Descriptor>, _> = names.iter().map(|name| named(top, name)).collect();
-    let index = ImageIndexBuilder::default()
-        .schema_version(2_u32)
-        .media_type(MediaType::ImageIndex)
-        .manifests(manifests?)
-        .build()?;
-    Ok(index)
-}
-
-fn named(top: &Blob, name: &str) -> Result<Descriptor, oci_spec::OciSpecError> {
-    let mut descriptor = top.descriptor()?;
-    let annotations: HashMap<_, _> = NAMES.map(|key| (key.to_owned(), name.to_owned())).into();
-    descriptor.set_annotations(Some(annotations));
-    Ok(descriptor)
-}
-
-fn docker_contents(image: &Image, names: &[String]) -> Result<Vec<u8>, serde_json::Error> {
-    serde_json::to_vec(&json!([{
-        "Config": path(&image.config),
-        "RepoTags": names,
-        "Layers": [path(&image.layer)],
-    }]))
-}
-
-fn path(blob: &Blob) -> String {
-    format!("blobs/sha256/{}", blob.hex())
-}
-
-fn tarball(files: &[File]) -> io::Result<Vec<u8>> {
+/// Packs files with this time.
+pub(crate) fn tar(files: &[Entry], time: Timestamp) -> io::Result<Vec<u8>> {
     let mut archive = tar::Builder::new(Vec::new());
-    for (path, bytes) in files {
+    for (path, mode, content) in files {
         let mut header = tar::Header::new_ustar();
-        header.set_mode(0o644);
-        header.set_size(bytes.len() as u64);
-        archive.append_data(&mut header, path, bytes.as_slice())?;
+        header.set_mode(*mode);
+        header.set_uid(0);
+        header.set_gid(0);
+        // Tar has no time before 1970.
+        header.set_mtime(u64::try_from(time.as_second()).unwrap_or_default());
+        header.set_size(content.len() as u64);
+        archive.append_data(&mut header, path, content.as_slice())?;
     }
     archive.into_inner()
+}
+
+/// The header of the result has no time, no file name and no operating system.
+fn compressed(archive: &[u8]) -> io::Result<Vec<u8>> {
+    const UNKNOWN_SYSTEM: u8 = 255;
+    let builder = GzBuilder::new().mtime(0).operating_system(UNKNOWN_SYSTEM);
+    let mut encoder = builder.write(Vec::new(), Compression::best());
+    encoder.write_all(archive)?;
+    encoder.finish()
+}
+
+/// The SHA-256 of these bytes in hexadecimal.
+pub(crate) fn sha256(bytes: &[u8]) -> String {
+    format!("{:x}", Sha256::digest(bytes))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::image::tests::image;
-    use serde_json::Value;
+    use flate2::read::GzDecoder;
+    use std::io::Read;
 
-    fn names() -> Vec<String> {
-        [
-            "localhost:5000/pod-affinity:latest",
-            "localhost:5000/pod-affinity:v1",
-        ]
-        .map(str::to_owned)
-        .into()
-    }
-
-    fn read(folder: &Path, path: &str) -> Value {
-        serde_json::from_slice(&std::fs::read(folder.join(path)).unwrap()).unwrap()
+    fn example() -> Vec<u8> {
+        let files = [
+            program("pod-affinity", b"content".to_vec()),
+            file("LICENSE", "free"),
+        ];
+        packed(&files, Timestamp::from_second(1_700_000_000).unwrap()).unwrap()
     }
 
     #[test]
-    fn a_layout_leads_from_its_index_to_every_blob() {
-        let folder = tempfile::tempdir().unwrap();
-        write_layout(folder.path(), &image(), &names()).unwrap();
-        assert_eq!(read(folder.path(), "oci-layout")["imageLayoutVersion"], "1.0.0");
-        let index = read(folder.path(), "index.json");
-        assert_eq!(index["manifests"][0]["digest"], image().digest());
-        for blob in image().blobs() {
-            assert_eq!(std::fs::read(folder.path().join(path(blob))).unwrap(), blob.bytes);
-        }
+    fn an_archive_has_files_of_root_with_their_modes_and_one_time() {
+        let archive = example();
+        let mut archive = tar::Archive::new(GzDecoder::new(archive.as_slice()));
+        let files = archive.entries().unwrap().map(|file| {
+            let mut file = file.unwrap();
+            let mut content = String::new();
+            file.read_to_string(&mut content).unwrap();
+            let header = file.header();
+            assert_eq!((header.uid().unwrap(), header.gid().unwrap()), (0, 0));
+            assert_eq!(
+                (header.username().unwrap(), header.groupname().unwrap()),
+                (Some(""), Some(""))
+            );
+            assert_eq!(header.mtime().unwrap(), 1_700_000_000);
+            let path = file.path().unwrap().display().to_string();
+            (path, header.mode().unwrap(), content.into_bytes())
+        });
+        let expected = [
+            program("pod-affinity", b"content".to_vec()),
+            file("LICENSE", "free"),
+        ];
+        assert_eq!(files.collect::<Vec<_>>(), expected);
     }
 
     #[test]
-    fn every_name_is_in_the_index_as_containerd_looks_for_it() {
-        let index = serde_json::to_value(index(&image().manifest, &names()).unwrap()).unwrap();
-        for (number, name) in names().iter().enumerate() {
-            let annotations = &index["manifests"][number]["annotations"];
-            assert_eq!(annotations["io.containerd.image.name"], **name);
-        }
+    fn the_header_of_a_compressed_archive_has_no_time_and_no_system() {
+        assert_eq!(example()[4..10], [0, 0, 0, 0, 2, 255]);
     }
 
     #[test]
-    fn an_archive_is_the_layout_with_dockers_table_of_contents() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("new/image.tar");
-        write_tarball(&path, &image(), &names()).unwrap();
-        let mut archive = tar::Archive::new(std::fs::File::open(&path).unwrap());
-        archive.unpack(folder.path().join("unpacked")).unwrap();
-        let contents = read(&folder.path().join("unpacked"), "manifest.json");
-        assert_eq!(contents[0]["RepoTags"], json!(names()));
-        let layer = contents[0]["Layers"][0].as_str().unwrap();
+    fn the_digest_of_a_known_archive_has_not_changed() {
+        // This digest changes if a library writes other bytes. Then the digests of all old commits change, and CHANGELOG.md
+        // should mention it.
         assert_eq!(
-            std::fs::read(folder.path().join("unpacked").join(layer)).unwrap(),
-            image().layer.bytes
+            sha256(&example()),
+            "9f565384656cdd54bec1d3eccf6a62ac41c141399d42afcee142b0af9a07b8b8"
         );
-    }
-
-    #[test]
-    fn the_same_image_gives_the_same_archive() {
-        let files = || layout(&image().manifest, &image().blobs(), &names()).unwrap();
-        assert_eq!(tarball(&files()).unwrap(), tarball(&files()).unwrap());
-    }
-
-    #[test]
-    fn a_path_below_a_file_cannot_be_written() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        let error = write_tarball(&file.path().join("x.tar"), &image(), &names()).unwrap_err();
-        assert!(error.to_string().contains("choose a writable path"), "{error}");
     }
 }

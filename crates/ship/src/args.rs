@@ -1,10 +1,8 @@
-//! The command line and the environment variables; no other module reads them.
+//! The command line.
 
 use crate::destination;
-use crate::manifest::Selection;
-use crate::platform::{Libc, Platform, Processor};
-use crate::release::{DarwinPlugin, Person, Version};
-use clap::{ArgAction, Parser, Subcommand, ValueEnum};
+use crate::values::{DarwinPlugin, Person, Platform, Version, address, darwin_plugin, person, platform};
+use clap::{ArgAction, Parser, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -65,20 +63,17 @@ pub(crate) enum Command {
 /// Arguments of all commands that read manifests.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ManifestArgs {
-    /// File or folder with manifests, or - for standard input. May be given more than once.
+    /// File or folder with manifests. May be given more than once.
     #[arg(
         short,
         long = "filename",
         value_name = "PATH",
         required_unless_present = "kustomize"
     )]
-    filename: Vec<PathBuf>,
+    pub(crate) filename: Vec<PathBuf>,
     /// Folder with a kustomization, which kubectl renders, instead of -f.
-    #[arg(short, long, value_name = "FOLDER", conflicts_with_all = ["filename", "recursive"])]
-    kustomize: Option<PathBuf>,
-    /// Also read the manifests in subfolders.
-    #[arg(short = 'R', long)]
-    recursive: bool,
+    #[arg(short, long, value_name = "FOLDER", conflicts_with = "filename")]
+    pub(crate) kustomize: Option<PathBuf>,
 }
 
 /// Arguments of all commands that build the image.
@@ -87,37 +82,25 @@ pub(crate) struct ImageArgs {
     /// Repository below which the image is pushed, such as ghcr.io/me or localhost:5000.
     #[arg(long, env = "KO_DOCKER_REPO", value_name = "REPOSITORY")]
     pub(crate) repo: Option<String>,
-    /// Tag of the image; may be given more than once. Default: latest. A release always has its version as a tag.
-    #[arg(short, long = "tag", value_name = "TAG", value_parser = destination::tag)]
-    tags: Vec<String>,
+    /// Tag of the image. May be given more than once.
+    #[arg(short, long = "tag", value_name = "TAG", value_parser = destination::tag, default_value = "latest")]
+    pub(crate) tags: Vec<String>,
     /// Whether to push the image.
     #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub(crate) push: bool,
     #[command(flatten)]
     pub(crate) registry: RegistryArgs,
     /// Platform of the image: linux/amd64 or linux/arm64.
-    #[arg(long, value_name = "PLATFORM", default_value_t = Processor::Amd64)]
-    platform: Processor,
-    /// C library that is linked statically.
-    #[arg(long, value_enum, default_value_t = Libc::Gnu)]
-    libc: Libc,
-    /// Also write the image to this folder as an OCI layout.
-    #[arg(long, value_name = "FOLDER")]
-    pub(crate) oci_layout: Option<PathBuf>,
-    /// Also write the image to this file, for `ctr images import`, `kind load image-archive` or `docker load`.
+    #[arg(long, value_name = "PLATFORM", value_parser = platform, default_value = "linux/amd64")]
+    pub(crate) platform: Platform,
+    /// Also write the image to this file, for `ctr images import`, `kind load image-archive`, or `docker load` of Docker 25 and newer.
     #[arg(long, value_name = "FILE")]
     pub(crate) tarball: Option<PathBuf>,
-    /// Format of the bill of materials.
-    #[arg(long, value_enum, default_value_t = Sbom::Spdx)]
-    pub(crate) sbom: Sbom,
-    /// Path of the bill of materials. Default: ship/sbom.spdx.json in the target folder.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) sbom_out: Option<PathBuf>,
     /// Use this binary instead of building one.
     #[arg(long, value_name = "FILE", env = "POD_AFFINITY_SHIP_BINARY", hide = true)]
     pub(crate) binary: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) source: SourceArgs,
+    pub(crate) time: TimeArgs,
 }
 
 /// Arguments of all commands that connect to a registry.
@@ -129,11 +112,8 @@ pub(crate) struct RegistryArgs {
 }
 
 /// Arguments of all commands that compile.
-#[derive(Debug, clap::Args)]
-pub(crate) struct SourceArgs {
-    /// Folder of cargo's registry.
-    #[arg(long, value_name = "FOLDER", env = "CARGO_HOME", hide = true)]
-    cargo_home: Option<PathBuf>,
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(crate) struct TimeArgs {
     /// Timestamp of all files and objects, in seconds. Default: the time of the commit.
     #[arg(long, value_name = "SECONDS", env = "SOURCE_DATE_EPOCH")]
     pub(crate) source_date_epoch: Option<i64>,
@@ -152,32 +132,29 @@ pub(crate) struct ReleaseArgs {
     #[arg(long, env = "KO_DOCKER_REPO", value_name = "REPOSITORY")]
     pub(crate) repo: String,
     /// Address of the folder from which users download the files of this release.
-    #[arg(long, value_name = "URL", value_parser = url)]
+    #[arg(long, value_name = "URL", value_parser = address)]
     pub(crate) downloads: String,
     /// Address of the project's page.
-    #[arg(long, value_name = "URL", value_parser = url)]
+    #[arg(long, value_name = "URL", value_parser = address)]
     pub(crate) homepage: String,
     /// Address of the source repository.
-    #[arg(long, value_name = "URL", value_parser = url)]
+    #[arg(long, value_name = "URL", value_parser = address)]
     pub(crate) source_repository: String,
     /// Address at which users report vulnerabilities: a URL, or mailto:ADDRESS.
-    #[arg(long, value_name = "URL", value_parser = url)]
+    #[arg(long, value_name = "URL", value_parser = address)]
     pub(crate) security_contact: String,
     /// Name and mail address of a maintainer, as in "Ann <ann@example.com>". May be given more than once.
-    #[arg(long = "maintainer", value_name = "NAME <MAIL>", required = true, value_parser = Person::parse)]
+    #[arg(long = "maintainer", value_name = "NAME <MAIL>", required = true, value_parser = person)]
     pub(crate) maintainers: Vec<Person>,
-    /// Platform of the image and the plugin. May be given more than once. Default: linux/amd64 and linux/arm64.
-    #[arg(long = "platform", value_name = "PLATFORM", default_values_t = [Processor::Amd64, Processor::Arm64])]
-    pub(crate) platforms: Vec<Processor>,
-    /// C library that is linked into the image statically.
-    #[arg(long, value_enum, default_value_t = Libc::Gnu)]
-    pub(crate) libc: Libc,
+    /// Platform of the image and the plugin. May be given more than once.
+    #[arg(long = "platform", value_name = "PLATFORM", value_parser = platform, default_values = ["linux/amd64", "linux/arm64"])]
+    pub(crate) platforms: Vec<Platform>,
     /// Leave out the kubectl plugin, which needs cargo-zigbuild.
     #[arg(long)]
     pub(crate) without_plugin: bool,
     /// The kubectl plugin for macOS, compiled on a machine with macOS: darwin/amd64=FILE or darwin/arm64=FILE. May be given more
     /// than once.
-    #[arg(long = "plugin", value_name = "PLATFORM=FILE", value_parser = DarwinPlugin::parse, conflicts_with = "without_plugin")]
+    #[arg(long = "plugin", value_name = "PLATFORM=FILE", value_parser = darwin_plugin, conflicts_with = "without_plugin")]
     pub(crate) plugins: Vec<DarwinPlugin>,
     /// Private key of cosign that signs the files, and the image if the image is pushed. `COSIGN_PASSWORD` has its password.
     #[arg(long, value_name = "FILE")]
@@ -194,7 +171,7 @@ pub(crate) struct ReleaseArgs {
     #[arg(long, value_name = "FOLDER", env = "POD_AFFINITY_SHIP_BINARIES", hide = true)]
     pub(crate) binaries: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) source: SourceArgs,
+    pub(crate) time: TimeArgs,
 }
 
 /// Arguments of `verify`.
@@ -211,68 +188,6 @@ pub(crate) struct VerifyArgs {
     pub(crate) in_registry: bool,
     #[command(flatten)]
     pub(crate) registry: RegistryArgs,
-}
-
-/// A format of the bill of materials.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Sbom {
-    /// SPDX 2.3, in JSON.
-    Spdx,
-    /// No bill of materials.
-    None,
-}
-
-impl ManifestArgs {
-    pub(crate) fn selection(&self) -> Selection {
-        match &self.kustomize {
-            Some(folder) => Selection::Kustomization(folder.clone()),
-            None => Selection::Files {
-                paths: self.filename.clone(),
-                recursive: self.recursive,
-            },
-        }
-    }
-}
-
-impl ImageArgs {
-    pub(crate) fn platform(&self) -> Platform {
-        Platform {
-            processor: self.platform,
-            libc: self.libc,
-        }
-    }
-
-    /// The tags on the command line, or `latest`.
-    pub(crate) fn tags(&self) -> Vec<String> {
-        if self.tags.is_empty() {
-            vec!["latest".to_owned()]
-        } else {
-            self.tags.clone()
-        }
-    }
-}
-
-impl SourceArgs {
-    pub(crate) fn cargo_home(&self) -> PathBuf {
-        let default = || std::env::home_dir().unwrap_or_default().join(".cargo");
-        self.cargo_home.clone().unwrap_or_else(default)
-    }
-}
-
-/// Parses the address of a page or a mailbox.
-fn url(text: &str) -> Result<String, String> {
-    let known = ["https://", "http://", "mailto:"];
-    if known
-        .iter()
-        .any(|scheme| text.len() > scheme.len() && text.starts_with(scheme))
-        && !text.contains(|c: char| c.is_whitespace() || c == '"')
-    {
-        Ok(text.trim_end_matches('/').to_owned())
-    } else {
-        Err(format!(
-            "'{text}' is not an address: write it as https://example.com/path"
-        ))
-    }
 }
 
 #[cfg(test)]
@@ -299,17 +214,13 @@ mod tests {
 
     #[test]
     fn an_image_is_for_amd64_and_pushed_as_latest_unless_said_otherwise() {
-        let image = image("ship build");
+        let default = image("ship build");
         assert_eq!(
-            (image.platform().target().as_str(), image.push),
-            ("x86_64-unknown-linux-gnu", true)
+            (default.platform.to_string().as_str(), default.push),
+            ("linux/amd64", true)
         );
-        assert_eq!(image.tags(), ["latest"]);
-    }
-
-    #[test]
-    fn tags_add_up() {
-        assert_eq!(image("ship build --tag v1 -t stable").tags(), ["v1", "stable"]);
+        assert_eq!(default.tags, ["latest"]);
+        assert_eq!(image("ship build --tag v1 -t stable").tags, ["v1", "stable"]);
     }
 
     #[test]
@@ -323,16 +234,12 @@ mod tests {
     fn arguments_after_the_dashes_are_for_kubectl() {
         let Command::Apply {
             kubectl, manifests, ..
-        } = parsed("ship apply -f config -f - -- --context x --server-side").unwrap()
+        } = parsed("ship apply -f config -f x.yaml -- --context x --server-side").unwrap()
         else {
             panic!()
         };
         assert_eq!(kubectl, ["--context", "x", "--server-side"]);
-        let selection = manifests.selection();
-        assert!(
-            matches!(&selection, Selection::Files { paths, .. } if paths.len() == 2),
-            "{selection:?}"
-        );
+        assert_eq!(manifests.filename.len(), 2);
     }
 
     #[test]
@@ -344,19 +251,12 @@ mod tests {
 
     #[test]
     fn a_kustomization_replaces_files() {
-        let Command::Delete { manifests, .. } = parsed("ship delete -k overlays/x").unwrap() else {
-            panic!()
-        };
-        assert_eq!(
-            manifests.selection(),
-            Selection::Kustomization("overlays/x".into())
+        assert!(parsed("ship delete -k overlays/x").is_ok());
+        assert!(
+            parsed("ship resolve -k x -f y")
+                .unwrap_err()
+                .contains("cannot be used with")
         );
-        for line in ["ship resolve -k x -f y", "ship resolve -k x -R"] {
-            assert!(
-                parsed(line).unwrap_err().contains("cannot be used with"),
-                "{line}"
-            );
-        }
     }
 
     #[test]
@@ -377,17 +277,5 @@ mod tests {
                 .unwrap_err()
                 .contains("write it as v1.2.3")
         );
-    }
-
-    #[test]
-    fn an_address_has_a_scheme() {
-        assert_eq!(
-            url("https://example.com/x/").as_deref(),
-            Ok("https://example.com/x")
-        );
-        assert_eq!(url("mailto:a@example.com").as_deref(), Ok("mailto:a@example.com"));
-        for bad in ["example.com", "https://", "https://a b", "ftp://x"] {
-            assert!(url(bad).unwrap_err().contains("https://example.com"), "{bad}");
-        }
     }
 }

@@ -1,60 +1,35 @@
 //! The Helm chart: the folder chart/, and the objects of each variant. The templates of the chart read these objects and change them
 //! by the values, so that the chart repeats nothing of config/.
 
-use crate::image::layer::{Entry, pack_files};
-use crate::release::Version;
-use crate::variant::{self, Variant, WITH_POLICIES, WITH_WEBHOOK};
+use crate::archive::{file, packed};
+use crate::tool::{self, read};
+use crate::values::Version;
+use crate::variant::{Variant, WITH_POLICIES, WITH_WEBHOOK};
+use anyhow::Result;
 use jiff::Timestamp;
 use std::collections::BTreeMap;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-/// The files of the folder chart/.
-const SOURCES: [&str; 9] = [
-    "Chart.yaml",
-    "README.md",
-    "values.schema.json",
-    "values.yaml",
-    "templates/NOTES.txt",
-    "templates/_changes.tpl",
-    "templates/_check.tpl",
-    "templates/_files.tpl",
-    "templates/objects.yaml",
-];
+/// The folders with the files of the chart.
+const FOLDERS: [&str; 2] = ["", "templates/"];
 /// The files of the folder objects/, with the names that the templates use.
 const OBJECTS: [(&str, Variant); 9] = [
     ("policies", WITH_POLICIES),
     ("managed", WITH_WEBHOOK),
-    ("cert-manager", Variant::base(&["certs/cert-manager"])),
-    ("external", Variant::base(&["certs/external"])),
-    ("guardrails", Variant::addition(&["config/components/guardrails"])),
-    ("monitoring", Variant::addition(&["config/components/monitoring"])),
-    (
-        "release-all",
-        Variant::addition(&["config/components/release-all"]),
-    ),
+    ("cert-manager", Variant(&["config"], &["certs/cert-manager"])),
+    ("external", Variant(&["config"], &["certs/external"])),
+    ("guardrails", Variant(&[], &["config/components/guardrails"])),
+    ("monitoring", Variant(&[], &["config/components/monitoring"])),
+    ("release-all", Variant(&[], &["config/components/release-all"])),
     (
         "reserved-label",
-        Variant::addition(&["config/components/reserved-label"]),
+        Variant(&[], &["config/components/reserved-label"]),
     ),
-    ("warm-nodes", Variant::addition(&["config/components/warm-nodes"])),
+    ("warm-nodes", Variant(&[], &["config/components/warm-nodes"])),
 ];
 /// What the source of the chart has in place of the image and the version.
 const IMAGE: &str = "ko://pod-affinity";
 const VERSION: &str = "0.0.0";
-
-/// The chart cannot be written.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Error {
-    #[error("{} cannot be read ({source})", path.display())]
-    Read { path: PathBuf, source: io::Error },
-    #[error("{} cannot be written ({source}): choose another path with --out", path.display())]
-    Write { path: PathBuf, source: io::Error },
-    #[error("the archive of the chart cannot be written: {0}")]
-    Archive(io::Error),
-    #[error(transparent)]
-    Variant(#[from] variant::Error),
-}
 
 /// The files of a chart.
 #[derive(Clone, Debug)]
@@ -72,12 +47,13 @@ pub(crate) fn version_of(name: &str) -> Option<&str> {
 
 impl Chart {
     /// The chart of this version, which installs this image.
-    pub(crate) fn new(root: &Path, version: &Version, image: &str) -> Result<Self, Error> {
+    pub(crate) fn new(root: &Path, version: &Version, image: &str) -> Result<Self> {
         let mut files = BTreeMap::new();
-        for name in SOURCES {
-            let path = root.join("chart").join(name);
-            let text = std::fs::read_to_string(&path).map_err(|source| Error::Read { path, source })?;
-            files.insert(name.to_owned(), text);
+        for folder in FOLDERS {
+            for path in tool::files(&root.join("chart").join(folder))? {
+                let name = path.file_name().unwrap_or_default().display();
+                files.insert(format!("{folder}{name}"), read(&path)?);
+            }
         }
         for name in ["Chart.yaml", "README.md", "values.yaml"] {
             files.entry(name.to_owned()).and_modify(|text| {
@@ -85,8 +61,8 @@ impl Chart {
             });
         }
         for (name, variant) in OBJECTS {
-            let objects = variant.rendered(root, version)?.joined();
-            files.insert(format!("objects/{name}.yaml"), objects);
+            let objects = variant.rendered(root, version)?;
+            files.insert(format!("objects/{name}.yaml"), objects.0);
         }
         Ok(Self(files))
     }
@@ -97,18 +73,10 @@ impl Chart {
     }
 
     /// The archive, with this time for all files.
-    pub(crate) fn packed(&self, time: Timestamp) -> Result<Vec<u8>, Error> {
-        let named = self
-            .0
-            .iter()
-            .map(|(name, text)| (format!("pod-affinity/{name}"), text));
-        let named: Vec<_> = named.collect();
-        let entries = named.iter().map(|(path, text)| Entry {
-            path,
-            mode: 0o644,
-            content: text.as_bytes(),
-        });
-        pack_files(&entries.collect::<Vec<_>>(), time).map_err(Error::Archive)
+    pub(crate) fn packed(self, time: Timestamp) -> Result<Vec<u8>> {
+        let files = self.0.into_iter();
+        let files = files.map(|(name, text)| file(format!("pod-affinity/{name}"), text));
+        packed(&files.collect::<Vec<_>>(), time)
     }
 }
 

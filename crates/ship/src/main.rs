@@ -1,8 +1,8 @@
 //! `cargo ship`: ko's commands for this Rust program. Builds the image from the source of this checkout without a container
 //! daemon, pushes it, and resolves, applies, deletes or releases the manifests that refer to it.
 //!
-//! The modules [`image`], [`manifest`], [`sbom`] and [`destination`] are pure functions of their input; small modules call cargo,
-//! git, kubectl, crane, cosign and helm; [`run`] lists the steps of each command, and [`release`] those of a release.
+//! crane assembles and pushes images, cosign signs, helm pushes the chart, and kubectl renders kustomizations. [`run`] lists the steps
+//! of each command, and [`release`] those of a release.
 
 /// Prints one line of progress to standard error, because other programs read standard output.
 macro_rules! status {
@@ -13,23 +13,20 @@ mod archive;
 mod args;
 mod chart;
 mod compile;
+mod cosign;
 mod crane;
 mod destination;
-mod elf;
-mod helm;
 mod image;
 mod kubectl;
 mod manifest;
-mod platform;
-mod product;
 mod release;
 mod run;
 mod sbom;
+mod source;
 mod tool;
-mod toolchain;
+mod values;
 mod variant;
 mod verify;
-mod workspace;
 
 use args::Args;
 use clap::Parser;
@@ -39,7 +36,7 @@ fn main() -> ExitCode {
     match run::run(Args::parse()) {
         Ok(code) => code.into(),
         Err(error) => {
-            eprintln!("ship: {error}");
+            eprintln!("ship: {error:#}");
             ExitCode::FAILURE
         }
     }

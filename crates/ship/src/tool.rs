@@ -1,135 +1,140 @@
-//! The programs crane, cosign and helm, which Go builds from the modules in hack/ at their first use. Go keeps them in its own build cache.
+//! Runs other programs. Go builds crane, cosign and helm from the modules in hack/ at their first use, and keeps them in its own build
+//! cache.
 
-use std::ffi::OsStr;
-use std::io;
+use anyhow::{Context, Result, anyhow, bail};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
-/// A program of another project cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Error {
-    #[error("go does not run ({0}): install Go 1.26 or newer, which builds crane, cosign and helm")]
-    Go(io::Error),
-    #[error("go cannot build {name}: {cause}")]
-    Build { name: &'static str, cause: String },
-    #[error("{name} does not run ({source})")]
-    Start { name: &'static str, source: io::Error },
-    #[error("{name} {verb} failed: {cause}")]
-    Failed {
-        name: &'static str,
-        verb: String,
-        cause: String,
-    },
-    #[error("{} cannot be read ({source})", path.display())]
-    Read { path: PathBuf, source: io::Error },
-    #[error("the temporary folder {} cannot be written ({source}): set TMPDIR to a writable folder", path.display())]
-    Scratch { path: PathBuf, source: io::Error },
+/// Runs a program, which must succeed. The last line of its standard error is the cause of a failure. The remedy is for a program
+/// that is missing.
+pub(crate) fn output(command: &mut Command, remedy: &str) -> Result<Output> {
+    let name = name(command);
+    let output = command.stdin(Stdio::null()).output();
+    let output = output.map_err(|error| anyhow!("{name} does not run ({error}): {remedy}"))?;
+    if !output.status.success() {
+        let verb = command.get_args().next().unwrap_or_default();
+        bail!("{name} {} failed: {}", verb.display(), last_line(&output.stderr));
+    }
+    Ok(output)
 }
 
-/// A program, ready to run.
+/// Runs a program, and returns its standard output as text.
+pub(crate) fn printed(command: &mut Command, remedy: &str) -> Result<String> {
+    let output = output(command, remedy)?;
+    String::from_utf8(output.stdout).with_context(|| format!("{} prints no text", name(command)))
+}
+
+/// Reads a text file.
+pub(crate) fn read(path: &Path) -> Result<String> {
+    std::fs::read_to_string(path).with_context(|| format!("{} cannot be read", path.display()))
+}
+
+/// Reads a file with any content.
+pub(crate) fn read_bytes(path: &Path) -> Result<Vec<u8>> {
+    std::fs::read(path).with_context(|| format!("{} cannot be read", path.display()))
+}
+
+/// Writes a file.
+pub(crate) fn write(path: &Path, content: &[u8]) -> Result<()> {
+    let written = std::fs::write(path, content);
+    written.with_context(|| format!("{} cannot be written: choose a writable path", path.display()))
+}
+
+/// The files in a folder, in the order of their names.
+pub(crate) fn files(folder: &Path) -> Result<Vec<PathBuf>> {
+    let entries = folder
+        .read_dir()
+        .and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect());
+    let mut files: Vec<PathBuf> =
+        entries.with_context(|| format!("the folder {} cannot be read", folder.display()))?;
+    files.retain(|path| path.is_file());
+    files.sort();
+    Ok(files)
+}
+
+/// A temporary folder, which is removed when the value is dropped.
+pub(crate) fn scratch() -> Result<tempfile::TempDir> {
+    tempfile::tempdir().context("the temporary folder cannot be written: set TMPDIR to a writable folder")
+}
+
+/// A program that Go builds.
 #[derive(Clone, Debug)]
-pub(crate) struct Tool {
-    pub(crate) name: &'static str,
-    pub(crate) path: PathBuf,
-}
+pub(crate) struct GoTool(PathBuf);
 
-impl Tool {
-    pub(crate) fn crane(root: &Path) -> Result<Self, Error> {
-        Self::built(root, "crane")
-    }
-
-    pub(crate) fn cosign(root: &Path) -> Result<Self, Error> {
-        Self::built(root, "cosign")
-    }
-
-    pub(crate) fn helm(root: &Path) -> Result<Self, Error> {
-        Self::built(root, "helm")
-    }
-
+impl GoTool {
     /// Builds the program unless Go's cache has the program of these versions.
-    fn built(root: &Path, name: &'static str) -> Result<Self, Error> {
-        let output = Command::new("go")
-            .args(["tool", "-n", name])
+    pub(crate) fn built(root: &Path, name: &str) -> Result<Self> {
+        let mut go = Command::new("go");
+        go.args(["tool", "-n", name])
             .current_dir(root.join("hack").join(name))
             // The flags of the testbed's builds, so that both use the same compiled packages.
             .env("CGO_ENABLED", "0")
             .env(
                 "GOFLAGS",
                 "-mod=readonly -trimpath -buildvcs=false -gcflags=all=-dwarf=false",
-            )
-            .stdin(Stdio::null())
-            .output()
-            .map_err(Error::Go)?;
-        let path = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
-        if output.status.success() && path.is_absolute() {
-            return Ok(Self { name, path });
-        }
-        let cause = last_line(&output.stderr);
-        Err(Error::Build { name, cause })
+            );
+        let path = printed(
+            &mut go,
+            "install Go 1.26 or newer, which builds crane, cosign and helm",
+        );
+        let path = path.with_context(|| format!("go cannot build {name}"))?;
+        Ok(Self(path.trim().into()))
     }
 
-    /// Runs the program, and returns its standard output. Its progress goes to standard error, and its last line is the error.
-    pub(crate) fn run<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Result<String, Error> {
-        let Self { name, path } = self;
-        let output = Command::new(path)
-            .args(arguments)
-            .stdin(Stdio::null())
-            .output()
-            .map_err(|source| Error::Start { name, source })?;
-        if output.status.success() {
-            eprint!("{}", String::from_utf8_lossy(&output.stderr));
-            return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
-        }
-        let verb = arguments
-            .first()
-            .map(|verb| verb.as_ref().to_string_lossy().into_owned());
-        Err(Error::Failed {
-            name,
-            verb: verb.unwrap_or_default(),
-            cause: last_line(&output.stderr),
-        })
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(&self.0);
+        command.args(arguments);
+        command
+    }
+
+    /// Runs the program, and returns its standard output without the line break at its end.
+    pub(crate) fn run(&self, arguments: &[&str]) -> Result<String> {
+        let printed = printed(
+            &mut self.command(arguments),
+            "repeat the command, which builds it",
+        )?;
+        Ok(printed.trim_end().to_owned())
     }
 }
 
-/// A temporary folder for one call, without symbolic links in its path. The folder is removed when the value is dropped.
-#[derive(Debug)]
-pub(crate) struct Scratch(pub(crate) PathBuf);
-
-impl Scratch {
-    pub(crate) fn new(name: &str) -> Result<Self, Error> {
-        let name = format!("cargo-ship-{name}-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        match std::fs::create_dir_all(&path).and_then(|()| path.canonicalize()) {
-            Ok(path) => Ok(Self(path)),
-            Err(source) => Err(Error::Scratch { path, source }),
-        }
-    }
+fn name(command: &Command) -> String {
+    let program = Path::new(command.get_program());
+    program.file_name().unwrap_or_default().display().to_string()
 }
 
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // A folder that remains has no effect.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-/// Go programs print the error on the last line.
 fn last_line(stderr: &[u8]) -> String {
     let text = String::from_utf8_lossy(stderr);
     let line = text.lines().rfind(|line| !line.trim().is_empty());
-    line.unwrap_or("no message").to_owned()
+    line.unwrap_or("no message")
+        .trim_start_matches("error: ")
+        .to_owned()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn error(program: &str, arguments: &[&str]) -> String {
+        let failed = printed(Command::new(program).args(arguments), "install it");
+        failed.unwrap_err().to_string()
+    }
+
     #[test]
-    fn the_last_line_of_a_go_program_is_the_cause() {
+    fn the_last_line_of_a_program_is_the_cause() {
+        let script = "echo retrying >&2; echo 'Error: 401 Unauthorized' >&2; echo >&2; exit 1";
         assert_eq!(
-            last_line(b"retrying\nError: 401 Unauthorized\n\n"),
-            "Error: 401 Unauthorized"
+            error("sh", &["-c", script]),
+            "sh -c failed: Error: 401 Unauthorized"
         );
-        assert_eq!(last_line(b""), "no message");
+        assert_eq!(error("false", &[]), "false  failed: no message");
+    }
+
+    #[test]
+    fn a_program_that_is_missing_is_an_error_with_the_remedy() {
+        let error = error("/nowhere/crane", &[]);
+        assert!(
+            error.starts_with("crane does not run") && error.ends_with("install it"),
+            "{error}"
+        );
     }
 }

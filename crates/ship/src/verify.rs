@@ -1,189 +1,103 @@
 //! `cargo ship verify`: checks a release with the programs that users have: crane and cosign.
 
+use crate::archive::sha256;
 use crate::args::VerifyArgs;
 use crate::chart;
-use crate::crane::{self, Crane};
-use crate::destination::{self, Destination};
-use crate::image::hex;
-use crate::release::{
-    CHECKSUMS, IMAGE_ARCHIVE, IMAGE_REFERENCE, MANIFESTS, POLICIES, PROVENANCE, Verifier, bundle_of, digests,
-};
-use crate::tool;
+use crate::cosign::{CHECKSUMS, CHECKSUMS_SIGNATURE, Cosign};
+use crate::crane::Crane;
+use crate::destination::Destination;
+use crate::image::{LocalRegistry, digest};
+use crate::release::{IMAGE_ARCHIVE, IMAGE_REFERENCE};
+use crate::tool::{self, read, read_bytes};
+use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-use std::collections::BTreeSet;
-use std::io;
-use std::path::{Path, PathBuf};
-
-/// A check failed.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Error {
-    #[error("{} cannot be read ({source}): give the folder of a release", path.display())]
-    Read { path: PathBuf, source: io::Error },
-    #[error("{0} is not the file of the release: its checksum differs from {CHECKSUMS}")]
-    Checksum(String),
-    #[error("{0} is missing in {CHECKSUMS}, so it is not a file of the release")]
-    Unlisted(String),
-    #[error("the archive has the image {found}, and {IMAGE_REFERENCE} has {wanted}")]
-    Image { found: String, wanted: String },
-    #[error("{0} refers to another image than {IMAGE_REFERENCE}")]
-    Manifests(&'static str),
-    #[error("{CHECKSUMS} lists no chart")]
-    NoChart,
-    #[error("{0} is not the chart of the release")]
-    Chart(String),
-    #[error("{PROVENANCE} does not describe {0}")]
-    Provenance(String),
-    #[error(transparent)]
-    Tool(#[from] tool::Error),
-    #[error(transparent)]
-    Crane(#[from] crane::Error),
-    #[error(transparent)]
-    Destination(#[from] destination::Error),
-}
+use std::collections::BTreeMap;
+use std::path::Path;
 
 /// Checks all files, and reports each check.
-pub(crate) fn verify(root: &Path, args: &VerifyArgs) -> Result<(), Error> {
-    let folder = &args.folder;
-    if let Some(key) = &args.key {
-        Verifier::new(root, key)?.verify_files(folder)?;
+pub(crate) fn verify(root: &Path, args: &VerifyArgs) -> Result<()> {
+    let (folder, insecure) = (&args.folder, args.registry.insecure_registry);
+    let cosign = args.key.as_deref().map(|key| Cosign::new(root, key, insecure));
+    let cosign = cosign.transpose()?;
+    if let Some(cosign) = &cosign {
+        cosign.verify_files(folder)?;
         status!("{CHECKSUMS} has a valid signature");
     } else {
         status!("note: without --key, nothing shows who wrote these files");
     }
-    let checksums = text(folder, CHECKSUMS)?;
-    let count = all_files_are_listed(folder, &checksums)?;
-    status!("{count} files have the checksums of the release");
-    let reference = text(folder, IMAGE_REFERENCE)?.trim().to_owned();
-    manifests_use(folder, &reference)?;
-    provenance_describes(folder, &checksums)?;
-    archive_contains(root, folder, &reference)?;
-    status!("the archive contains the image of the manifests, and all its blobs");
+    let checksums = read(&folder.join(CHECKSUMS))?;
+    let files = digests(&checksums);
+    all_files_are_listed(folder, &files)?;
+    status!("{} files have the checksums of the release", files.len());
+    let image = read(&folder.join(IMAGE_REFERENCE))?;
+    let image = image.trim();
+    let archive = LocalRegistry::start(root)?.validated(&folder.join(IMAGE_ARCHIVE))?;
+    is_image("the archive", &archive, image)?;
+    status!("the archive contains the image of {IMAGE_REFERENCE}, and all its blobs");
     if args.in_registry {
-        registry_serves(root, args, &reference)?;
-        registry_serves_chart(root, args, &reference, &checksums)?;
+        registry_serves(&Crane::new(root, insecure)?, cosign.as_ref(), image, &files)?;
     }
     Ok(())
 }
 
-fn read(folder: &Path, name: &str) -> Result<Vec<u8>, Error> {
-    let path = folder.join(name);
-    std::fs::read(&path).map_err(|source| Error::Read { path, source })
-}
-
-fn text(folder: &Path, name: &str) -> Result<String, Error> {
-    Ok(String::from_utf8_lossy(&read(folder, name)?).into_owned())
+/// Digests by file name, from the text of the checksums.
+fn digests(checksums: &str) -> BTreeMap<&str, &str> {
+    let lines = checksums.lines().filter_map(|line| line.split_once("  "));
+    lines.map(|(digest, name)| (name, digest)).collect()
 }
 
 /// Each listed file has its checksum, and each other file is the checksums or their signature.
-fn all_files_are_listed(folder: &Path, checksums: &str) -> Result<usize, Error> {
-    let digests = digests(checksums);
-    for (name, digest) in &digests {
-        if hex(&read(folder, name)?) != **digest {
-            return Err(Error::Checksum((*name).to_owned()));
-        }
+fn all_files_are_listed(folder: &Path, files: &BTreeMap<&str, &str>) -> Result<()> {
+    for (name, digest) in files {
+        ensure!(
+            sha256(&read_bytes(&folder.join(name))?) == *digest,
+            "{name} is not the file of the release: its checksum differs from {CHECKSUMS}"
+        );
     }
-    let of_checksums: BTreeSet<_> = [CHECKSUMS.to_owned(), bundle_of(CHECKSUMS)].into();
-    let is_listed = |name: &String| digests.contains_key(name.as_str()) || of_checksums.contains(name);
-    match names(folder)?.into_iter().find(|name| !is_listed(name)) {
-        Some(name) => Err(Error::Unlisted(name)),
-        None => Ok(digests.len()),
-    }
-}
-
-fn names(folder: &Path) -> Result<Vec<String>, Error> {
-    let unreadable = |source| Error::Read {
-        path: folder.to_owned(),
-        source,
-    };
-    let entries = std::fs::read_dir(folder).map_err(unreadable)?;
-    let names = entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
-    names.collect::<io::Result<_>>().map_err(unreadable)
-}
-
-fn manifests_use(folder: &Path, reference: &str) -> Result<(), Error> {
-    for file in [MANIFESTS, POLICIES] {
-        let text = text(folder, file)?;
-        let (_, digest) = reference.split_once('@').unwrap_or_default();
-        let others = text.matches("@sha256:").count() != text.matches(digest).count();
-        if others || !text.contains(reference) {
-            return Err(Error::Manifests(file));
-        }
+    for file in tool::files(folder)? {
+        let name = file.file_name().unwrap_or_default().display().to_string();
+        ensure!(
+            files.contains_key(name.as_str()) || [CHECKSUMS, CHECKSUMS_SIGNATURE].contains(&name.as_str()),
+            "{name} is missing in {CHECKSUMS}, so it is not a file of the release"
+        );
     }
     Ok(())
 }
 
-/// The provenance has a subject with the digest of each other file.
-fn provenance_describes(folder: &Path, checksums: &str) -> Result<(), Error> {
-    let statement: Value = serde_json::from_slice(&read(folder, PROVENANCE)?).unwrap_or_default();
-    let subjects = statement["subject"].as_array().cloned().unwrap_or_default();
-    let described = |digest: &str| {
-        subjects
-            .iter()
-            .any(|subject| subject["digest"]["sha256"] == digest)
-    };
-    let mut files = digests(checksums).into_iter();
-    match files.find(|(name, digest)| *name != PROVENANCE && !described(digest)) {
-        Some((name, _)) => Err(Error::Provenance(name.to_owned())),
-        None => Ok(()),
-    }
-}
-
-/// Pushes the archive to an empty registry on this machine, where crane checks the index and all blobs.
-fn archive_contains(root: &Path, folder: &Path, reference: &str) -> Result<(), Error> {
-    let crane = Crane::new(root, false)?;
-    let served = crane.serve()?;
-    let to = Destination::parse(Some(&served.address))?;
-    crane.push_archive(&folder.join(IMAGE_ARCHIVE), &to, "copy")?;
-    let copy = to.tagged("copy").whole();
-    crane.run(&["validate", "--remote", &copy])?;
-    is_image(crane.run(&["digest", &copy])?, reference)
-}
-
-fn is_image(digest: String, reference: &str) -> Result<(), Error> {
-    let (_, wanted) = reference.split_once('@').unwrap_or_default();
-    if digest.trim() == wanted {
-        return Ok(());
-    }
-    Err(Error::Image {
-        found: digest,
-        wanted: wanted.to_owned(),
-    })
-}
-
-fn registry_serves(root: &Path, args: &VerifyArgs, reference: &str) -> Result<(), Error> {
-    let crane = Crane::new(root, args.registry.insecure_registry)?;
-    is_image(crane.run(&["digest", reference])?, reference)?;
-    crane.run(&["validate", "--remote", reference])?;
-    status!("the registry serves the image");
-    if let Some(key) = &args.key {
-        Verifier::new(root, key)?.verify_image(reference, args.registry.insecure_registry)?;
-        status!("the image in the registry has a valid signature and provenance");
-    }
+fn is_image(place: &str, found: &str, image: &str) -> Result<()> {
+    ensure!(
+        found == digest(image),
+        "{place} has the image {found}, and {IMAGE_REFERENCE} has {image}"
+    );
     Ok(())
 }
 
-/// The only layer of the chart is the archive of the release.
-fn registry_serves_chart(
-    root: &Path,
-    args: &VerifyArgs,
-    reference: &str,
-    checksums: &str,
-) -> Result<(), Error> {
-    let (image, _) = reference.split_once('@').unwrap_or_default();
+fn registry_serves(
+    crane: &Crane,
+    cosign: Option<&Cosign>,
+    image: &str,
+    files: &BTreeMap<&str, &str>,
+) -> Result<()> {
+    is_image("the registry", &crane.run(&["digest", image])?, image)?;
+    crane.run(&["validate", "--remote", image])?;
+    let chart = files
+        .iter()
+        .find_map(|(name, digest)| Some((chart::version_of(name)?, digest)));
+    let (version, digest) = chart.with_context(|| format!("{CHECKSUMS} lists no chart"))?;
     let repository = image.rsplit_once('/').map(|(repository, _)| repository);
-    let mut files = digests(checksums).into_iter();
-    let chart = files.find_map(|(name, digest)| Some((chart::version_of(name)?, digest)));
-    let (version, digest) = chart.ok_or(Error::NoChart)?;
-    let chart = Destination::parse(repository)?.chart(version);
-    let crane = Crane::new(root, args.registry.insecure_registry)?;
-    let manifest: Value = serde_json::from_str(&crane.run(&["manifest", &chart])?).unwrap_or_default();
-    if manifest["layers"][0]["digest"] != format!("sha256:{digest}") {
-        return Err(Error::Chart(chart));
-    }
-    status!("the registry serves the chart");
-    if let Some(key) = &args.key {
-        Verifier::new(root, key)?.verify_chart(&chart, args.registry.insecure_registry)?;
-        status!("the chart in the registry has a valid signature");
+    let chart = Destination::parse(repository.unwrap_or_default())?.chart(version);
+    // The only layer of the chart is the archive of the release.
+    let manifest: Value = serde_json::from_str(&crane.run(&["manifest", &chart])?)?;
+    ensure!(
+        manifest["layers"][0]["digest"] == format!("sha256:{digest}"),
+        "{chart} is not the chart of the release"
+    );
+    status!("the registry serves the image and the chart");
+    if let Some(cosign) = cosign {
+        cosign.verify(image)?;
+        cosign.verify_provenance(image)?;
+        cosign.verify(&chart)?;
+        status!("image and chart have valid signatures, and the image has a valid provenance");
     }
     Ok(())
 }

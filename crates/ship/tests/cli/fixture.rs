@@ -7,10 +7,6 @@ use tempfile::TempDir;
 
 pub(crate) const MANIFEST: &str = "apiVersion: v1\nkind: Pod\nmetadata:\n  name: x # named\nspec:\n  containers:\n  - name: x\n    image: ko://pod-affinity # ko://pod-affinity\n";
 
-/// The processors in the header of an ELF file.
-const AMD64: u8 = 62;
-const ARM64: u8 = 183;
-
 /// The addresses that every release needs.
 pub(crate) const ADDRESSES: [&str; 6] = [
     "--repo=ghcr.io/me",
@@ -27,12 +23,9 @@ pub(crate) struct TestFolder(TempDir);
 impl TestFolder {
     pub(crate) fn new() -> Self {
         let home = Self(tempfile::tempdir().unwrap());
-        home.write("binary", &static_elf(AMD64));
-        for (processor, machine) in [("amd64", AMD64), ("arm64", ARM64)] {
-            home.write(
-                &format!("binaries/pod-affinity-{processor}"),
-                &static_elf(machine),
-            );
+        home.write("binary", b"a program");
+        for processor in ["amd64", "arm64"] {
+            home.write(&format!("binaries/pod-affinity-{processor}"), b"a program");
             let plugin = format!("binaries/kubectl-pod_affinity-{processor}");
             home.write_program(&plugin, "#!/bin/sh\necho \"a script for $2\"\n");
         }
@@ -65,6 +58,12 @@ impl TestFolder {
             written.display()
         );
         self.write_program("bin/kubectl", &script);
+        self
+    }
+
+    /// Puts a script in front of the PATH.
+    pub(crate) fn with_program(self, name: &str, script: &str) -> Self {
+        self.write_program(&format!("bin/{name}"), script);
         self
     }
 
@@ -151,14 +150,6 @@ impl Ship {
 
 pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-/// Headers of an executable without an interpreter and libraries. The tests never start it, because it would crash.
-fn static_elf(machine: u8) -> Vec<u8> {
-    let mut file = vec![0; 64];
-    file[..8].copy_from_slice(&[0x7f, b'E', b'L', b'F', 2, 1, 1, 0]);
-    file[16..20].copy_from_slice(&[2, 0, machine, 0]);
-    file
 }
 
 /// Names of the files in a folder and its subfolders.

@@ -18,7 +18,7 @@ fn apply_passes_the_resolved_manifests_and_the_arguments() {
         &home,
         "apply",
         &["pod.yaml"],
-        &["--push=false", "--sbom=none", "--", "--context", "a b"],
+        &["--push=false", "--", "--context", "a b"],
     );
     assert!(apply.output().status.success());
     let input = home.kubectl_input().unwrap();
@@ -47,7 +47,7 @@ fn a_kustomization_is_rendered_and_then_treated_as_any_manifest() {
     let home = TestFolder::new().with_kubectl(0);
     home.write("overlay/rendered", MANIFEST.as_bytes());
     let folder = home.path("overlay");
-    let arguments = ["-k", folder.to_str().unwrap(), "--push=false", "--sbom=none"];
+    let arguments = ["-k", folder.to_str().unwrap(), "--push=false"];
     let apply = call(&home, "apply", &[], &arguments);
     assert!(apply.output().status.success());
     let input = home.kubectl_input().unwrap();
@@ -62,7 +62,8 @@ fn a_kustomization_that_cannot_be_rendered_is_an_error_with_kubectls_message() {
     let home = TestFolder::new().with_kubectl(0);
     let said = call(&home, "apply", &[], &["-k", "/nowhere"]).fails();
     assert!(
-        said.contains("cannot render the kustomization /nowhere: cat: ") && said.contains("rendered"),
+        said.contains("the kustomization /nowhere cannot be rendered: kubectl kustomize failed: cat: ")
+            && said.contains("rendered"),
         "{said}"
     );
     assert_eq!(home.kubectl_input(), None);
@@ -71,7 +72,7 @@ fn a_kustomization_that_cannot_be_rendered_is_an_error_with_kubectls_message() {
 #[test]
 fn kubectls_exit_code_is_passed_on() {
     let home = TestFolder::new().with_kubectl(7);
-    let apply = call(&home, "apply", &["pod.yaml"], &["--push=false", "--sbom=none"]);
+    let apply = call(&home, "apply", &["pod.yaml"], &["--push=false"]);
     assert_eq!(apply.output().status.code(), Some(7));
 }
 
@@ -89,7 +90,7 @@ fn after_one_bad_file_kubectl_is_not_called() {
 #[test]
 fn after_a_failed_build_kubectl_is_not_called() {
     let home = TestFolder::new().with_kubectl(0);
-    let said = call(&home, "apply", &["pod.yaml"], &["--push=false", "--sbom=none"])
+    let said = call(&home, "apply", &["pod.yaml"], &["--push=false"])
         .env("POD_AFFINITY_SHIP_BINARY", "/nowhere")
         .fails();
     assert!(said.contains("/nowhere cannot be read"), "{said}");

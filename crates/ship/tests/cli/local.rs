@@ -2,8 +2,9 @@
 
 use crate::fixture::{TestFolder, names};
 use serde::Deserialize;
+use serde_json::{Value, json};
 
-const STAY: [&str; 2] = ["--push=false", "--sbom=none"];
+const STAY: [&str; 1] = ["--push=false"];
 
 fn build(home: &TestFolder, more: &[&str]) -> String {
     home.ship(&[&["build"], &STAY[..], more].concat()).prints()
@@ -35,24 +36,48 @@ fn two_builds_of_the_same_source_agree_to_the_byte() {
 }
 
 #[test]
-fn the_digest_is_the_one_of_the_layouts_manifest() {
+fn the_archive_is_a_layout_with_the_manifest_of_the_digest_under_each_tag() {
     let home = TestFolder::new();
-    let printed = build(&home, &["--oci-layout", home.path("layout").to_str().unwrap()]);
+    let (archive, layout) = (home.path("image.tar"), home.path("layout"));
+    let arguments = ["--tag=v1", "--tag=stable", "--tarball", archive.to_str().unwrap()];
+    let printed = build(&home, &arguments);
     let (_, digest) = printed.trim().rsplit_once(':').unwrap();
-    let manifest = home.text(&format!("layout/blobs/sha256/{digest}"));
-    let manifest: serde_json::Value = serde_json::from_str(&manifest).unwrap();
+    let mut unpack = tar::Archive::new(std::fs::File::open(archive).unwrap());
+    unpack.unpack(&layout).unwrap();
+    let json = |name: &str| -> Value { serde_json::from_str(&home.text(&format!("layout/{name}"))).unwrap() };
+    let manifest = json(&format!("blobs/sha256/{digest}"));
     assert_eq!(manifest["layers"].as_array().unwrap().len(), 1);
-    assert_eq!(names(&home.path("layout/blobs/sha256")).len(), 3);
+    let title = &manifest["annotations"]["org.opencontainers.image.title"];
+    assert_eq!(title, "pod-affinity");
+    let blob = |descriptor: &Value| descriptor["digest"].as_str().unwrap().replace(':', "/");
+    let config = json(&format!("blobs/{}", blob(&manifest["config"])));
+    assert_eq!(config["config"]["Entrypoint"], json!(["/pod-affinity"]));
+    assert_eq!(config["config"]["User"], "65532:65532");
+    assert_eq!(
+        config["config"]["Labels"]["org.opencontainers.image.title"],
+        "pod-affinity"
+    );
+    assert_eq!(
+        (&config["os"], &config["architecture"]),
+        (&json!("linux"), &json!("amd64"))
+    );
+    let index = json("index.json");
+    for (number, tag) in ["v1", "stable"].iter().enumerate() {
+        let image = &index["manifests"][number];
+        assert_eq!(image["digest"], format!("sha256:{digest}"));
+        let name = &image["annotations"]["io.containerd.image.name"];
+        assert_eq!(name, &format!("ko.local/pod-affinity:{tag}"));
+    }
 }
 
 #[test]
-fn resolving_replaces_the_reference_and_keeps_the_comments() {
+fn resolving_replaces_the_reference_and_keeps_the_comments_and_the_order() {
     let home = TestFolder::new();
     let manifest = home.path("pod.yaml");
     let arguments = [&["resolve", "-f", manifest.to_str().unwrap()], &STAY[..]].concat();
     let expected = home
         .text("pod.yaml")
-        .replacen("ko://pod-affinity", build(&home, &[]).trim(), 1);
+        .replace("ko://pod-affinity", build(&home, &[]).trim());
     assert_eq!(home.ship(&arguments).prints(), expected);
 }
 
@@ -66,34 +91,6 @@ fn manifests_without_a_reference_are_printed_without_a_build() {
         .ship(&["resolve", "-f", manifest.to_str().unwrap()])
         .env("POD_AFFINITY_SHIP_BINARY", "/nowhere");
     assert_eq!(resolve.prints(), plain);
-}
-
-#[test]
-fn a_bill_of_materials_lists_what_is_linked_in_and_not_what_tests_use() {
-    let home = TestFolder::new();
-    let path = home.path("sbom.json");
-    home.ship(&["build", "--push=false", "--sbom-out", path.to_str().unwrap()])
-        .prints();
-    let bill: serde_json::Value = serde_json::from_str(&home.text("sbom.json")).unwrap();
-    let names: Vec<_> = bill["packages"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|package| package["name"].as_str().unwrap())
-        .collect();
-    for linked in [
-        "pod-affinity",
-        "placement",
-        "kube",
-        "aws-lc-sys",
-        "rust-std",
-        "glibc",
-    ] {
-        assert!(names.contains(&linked), "{linked} in {names:?}");
-    }
-    for not_linked in ["oci-client", "proptest", "testbed", "serde_derive", "cc"] {
-        assert!(!names.contains(&not_linked), "{not_linked} in {names:?}");
-    }
 }
 
 /// Uses the kubectl of this machine, as every release does.
@@ -132,6 +129,21 @@ fn have_the_version_in_their_labels_and_not_in_selectors(manifests: &str) {
     }
 }
 
+/// A bill of materials lists what is linked in, and not what tests use.
+fn has_the_linked_crates(bill: &str) {
+    let bill: Value = serde_json::from_str(bill).unwrap();
+    let packages = bill["packages"].as_array().unwrap().iter();
+    let names: Vec<_> = packages
+        .map(|package| package["name"].as_str().unwrap())
+        .collect();
+    for linked in ["pod-affinity", "placement", "kube", "aws-lc-sys", "rust-std"] {
+        assert!(names.contains(&linked), "{linked} in {names:?}");
+    }
+    for not_linked in ["oci-client", "proptest", "testbed", "serde_derive", "cc"] {
+        assert!(!names.contains(&not_linked), "{not_linked} in {names:?}");
+    }
+}
+
 #[test]
 fn a_release_is_complete_and_the_same_each_time() {
     let (one, two) = (TestFolder::new(), TestFolder::new());
@@ -162,6 +174,7 @@ fn a_release_is_complete_and_the_same_each_time() {
         let read = |home: &TestFolder| std::fs::read(home.path("out").join(file)).unwrap();
         assert!(read(&one) == read(&two), "{file}");
     }
+    has_the_linked_crates(&one.text("out/pod-affinity-image-linux-amd64.spdx.json"));
 }
 
 #[test]

@@ -1,6 +1,5 @@
-//! Tests the program as a user runs it: its standard output, its errors, and which steps are skipped after an error. The
-//! registry is a small loopback server with the responses of a registry that rejects requests, and kubectl is a script that
-//! records its input; crates/e2e/tests/e2e/ship tests the real ones.
+//! Tests the program as a user runs it: its standard output, its errors, and which steps are skipped after an error. Nothing is pushed
+//! to a registry outside the program, and kubectl is a script that records its input; crates/e2e/tests/e2e/ship tests the real ones.
 
 #![allow(clippy::unwrap_used, reason = "all of this is tests")]
 

@@ -57,7 +57,7 @@ pub(crate) fn from_the_checkout(setup: &NodeSetup) -> Installation {
         .map(|file| std::fs::read_to_string(file).unwrap())
         .collect();
     let manifests = for_one_node(setup, "checkout", &manifests.join("\n---\n"), "");
-    setup.ship(&["apply", "--sbom=none", "--filename", manifests.to_str().unwrap()]);
+    setup.ship(&["apply", "--filename", manifests.to_str().unwrap()]);
     rolled_out(setup);
     Installation {
         manifests,

@@ -37,7 +37,7 @@ pub(crate) async fn start(tekton: bool) -> NodeSetup {
         image: String::new(),
         binary: std::env::var_os(BINARY).map(PathBuf::from),
     };
-    let built = setup.ship(&["build", "--sbom=none"]);
+    let built = setup.ship(&["build"]);
     built.trim().clone_into(&mut setup.image);
     let pulled = pull(&setup.image).await;
     setup.binary = Some(unpack(&pulled, &setup.folder("shipped")));

@@ -28,7 +28,7 @@ fn kubectl(setup: &ShipSetup, arguments: &[&str]) -> String {
 
 fn apply(setup: &ShipSetup, more: &[&str]) -> String {
     setup
-        .ship(&[&["apply", "--sbom=none", "-f", "config", "--"], more].concat())
+        .ship(&[&["apply", "-f", "config", "--"], more].concat())
         .prints()
 }
 
@@ -56,8 +56,8 @@ async fn the_manifests_are_resolved_applied_twice_and_deleted_and_so_is_a_releas
 }
 
 fn resolving_names_the_pushed_digest(setup: &ShipSetup) {
-    let pushed = setup.ship(&["build", "--sbom=none"]).prints();
-    let resolved = setup.ship(&["resolve", "--sbom=none", "-f", "config"]).prints();
+    let pushed = setup.ship(&["build"]).prints();
+    let resolved = setup.ship(&["resolve", "-f", "config"]).prints();
     assert!(
         resolved.contains(&format!("image: {pushed}")) && !resolved.contains(": ko://"),
         "{resolved}"
@@ -77,7 +77,7 @@ fn a_dry_run_on_the_server_finds_no_fault(setup: &ShipSetup) {
 fn an_overlay_is_rendered_and_resolved(setup: &ShipSetup) {
     let overlay = |verb: &str, name: &str, more: &[&str]| {
         let folder = format!("overlays/{name}");
-        let arguments = [&[verb, "--sbom=none", "-k", &folder], more].concat();
+        let arguments = [&[verb, "-k", &folder], more].concat();
         setup.ship(&arguments).prints()
     };
     let resolved = overlay("resolve", "cert-manager", &[]);

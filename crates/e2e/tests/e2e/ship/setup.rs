@@ -40,7 +40,7 @@ async fn start() -> ShipSetup {
         reference: String::new(),
         binary: PathBuf::new(),
     };
-    let build = setup.ship(&["build", "--sbom=none"]);
+    let build = setup.ship(&["build"]);
     let build = match std::env::var_os(BINARY) {
         Some(given) => build.env(BINARY, given),
         None => build.without(BINARY),

@@ -19,6 +19,7 @@ pub use crate::stages::{DURATION, OUTCOME};
 /// The annotation of nodes that KWOK manages.
 pub const MANAGED: (&str, &str) = ("kwok.x-k8s.io/node", "fake");
 const HOSTNAME: &str = "kubernetes.io/hostname";
+const ARCHITECTURE: &str = "kubernetes.io/arch";
 /// Number of nodes that are created concurrently.
 const CONCURRENCY: usize = 16;
 
@@ -33,6 +34,8 @@ pub struct Nodes {
     pub cpu: String,
     /// Memory, as a quantity.
     pub memory: String,
+    /// Architecture of the processor, as in `kubernetes.io/arch`.
+    pub architecture: String,
     /// Zone, if any.
     pub zone: Option<String>,
     /// Additional labels.
@@ -51,6 +54,7 @@ impl Nodes {
             count,
             cpu: "8".into(),
             memory: "32Gi".into(),
+            architecture: "amd64".into(),
             zone: None,
             labels: BTreeMap::new(),
             taints: Vec::new(),
@@ -64,6 +68,15 @@ impl Nodes {
         Self {
             cpu: cpu.into(),
             memory: memory.into(),
+            ..self
+        }
+    }
+
+    /// Sets the architecture, which is amd64 otherwise.
+    #[must_use]
+    pub fn architecture(self, architecture: &str) -> Self {
+        Self {
+            architecture: architecture.into(),
             ..self
         }
     }
@@ -105,7 +118,7 @@ impl Nodes {
     pub(crate) fn manifest(&self, name: &str, kubelet_version: &str) -> Value {
         let mut labels = self.labels.clone();
         labels.insert("kubernetes.io/os".into(), "linux".into());
-        labels.insert("kubernetes.io/arch".into(), "amd64".into());
+        labels.insert(ARCHITECTURE.into(), self.architecture.clone());
         if let Some(zone) = &self.zone {
             labels.insert("topology.kubernetes.io/zone".into(), zone.clone());
         }
@@ -123,7 +136,7 @@ impl Nodes {
                 "capacity": room,
                 "allocatable": room,
                 "nodeInfo": {
-                    "architecture": "amd64", "bootID": "", "containerRuntimeVersion": "", "kernelVersion": "",
+                    "architecture": self.architecture, "bootID": "", "containerRuntimeVersion": "", "kernelVersion": "",
                     "kubeProxyVersion": "", "kubeletVersion": kubelet_version, "machineID": "",
                     "operatingSystem": "linux", "osImage": "", "systemUUID": "",
                 },
@@ -249,7 +262,7 @@ fn ready_manifest(name: &str, mut manifest: Value) -> Value {
     let metadata = &mut manifest["metadata"];
     metadata["labels"][HOSTNAME] = json!(name);
     metadata["labels"]["beta.kubernetes.io/os"] = json!("linux");
-    metadata["labels"]["beta.kubernetes.io/arch"] = json!("amd64");
+    metadata["labels"]["beta.kubernetes.io/arch"] = metadata["labels"][ARCHITECTURE].clone();
     metadata["annotations"]["node.alpha.kubernetes.io/ttl"] = json!("0");
     // KWOK sends heartbeats for nodes in this phase.
     manifest["status"]["phase"] = json!("Running");

@@ -41,6 +41,10 @@ pub(crate) const NIGHTLY: [Nightly; 21] = [
         "cargo test --test e2e -- a_signed_release",
     ),
     nightly(
+        "the program for arm64 in an emulator, and nodes of both architectures",
+        "cargo test --test e2e -- program_for_arm64",
+    ),
+    nightly(
         "the chart with Helm 3 and 4: adoption, upgrade, rollback, uninstallation",
         "cargo test --test e2e -- helm_lifecycle",
     ),

@@ -145,12 +145,12 @@ async fn the_pulled_binary_runs_and_a_placeholder_ends_at_once_on_a_signal() {
         printed(&version),
         format!("pod-affinity {}\n", env!("CARGO_PKG_VERSION"))
     );
+    ends_at_once_on_a_signal(Command::new(&binary).env_clear());
+}
 
-    let mut placeholder = Command::new(&binary)
-        .arg("placeholder")
-        .env_clear()
-        .spawn()
-        .unwrap();
+/// Runs a placeholder, and ends the placeholder by a signal.
+pub(super) fn ends_at_once_on_a_signal(program: &mut Command) {
+    let mut placeholder = program.arg("placeholder").spawn().unwrap();
     let pid = Pid::from_child(&placeholder);
     until("the placeholder to wait for signals", || {
         keeps_sigterm(placeholder.id())

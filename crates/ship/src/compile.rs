@@ -101,25 +101,39 @@ pub(crate) fn compile(
         "cargo build of {binary} failed ({status}); see its messages above. If it says that Cargo.lock needs to be updated, run \
          `cargo check` and commit the change"
     );
-    Ok(source.target_directory.join(target).join("release").join(binary))
+    let folder = target_directory(source, program, platform);
+    Ok(folder.join(target).join("release").join(binary))
+}
+
+/// cargo-zigbuild sets a linker for the platform. On this platform, cargo uses the linker for build scripts as well, and would compile
+/// everything again after a build with another linker.
+fn target_directory(source: &Source, program: Program, platform: Platform) -> PathBuf {
+    match program {
+        Program::Image => source.target_directory.clone(),
+        Program::Plugin => source
+            .target_directory
+            .join(format!("plugin-{}", platform.processor)),
+    }
 }
 
 fn command(source: &Source, rustc: &Rustc, program: Program, platform: Platform) -> Command {
     let (target, linker) = (platform.target, rustc.linker(platform));
     let mut command = Command::new(cargo());
     match program {
-        Program::Image => command
-            .args(["build", "--target", target])
-            .env(variable("CC", target), &linker)
-            .env(
-                variable("CARGO_TARGET", target).to_uppercase() + "_LINKER",
-                &linker,
-            ),
+        Program::Image => command.args(["build", "--target", target]),
         Program::Plugin => command.args(["zigbuild", "--target", &format!("{target}.{OLD_GLIBC}")]),
     };
+    if program == Program::Image && rustc.host != target {
+        command.env(variable("CC", target), &linker).env(
+            variable("CARGO_TARGET", target).to_uppercase() + "_LINKER",
+            &linker,
+        );
+    }
     let (package, binary) = program.names();
     command
         .args(["--release", "--locked", "--package", package, "--bin", binary])
+        .arg("--target-dir")
+        .arg(target_directory(source, program, platform))
         .current_dir(&source.root)
         .env("CARGO_ENCODED_RUSTFLAGS", flags(source, rustc, program))
         .stdin(Stdio::null())
@@ -197,21 +211,30 @@ mod tests {
         );
     }
 
+    /// The variables of a build that choose a linker.
+    fn linkers(program: Program, name: &str) -> Vec<String> {
+        let command = command(&source(None), &rustc(), program, platform(name).unwrap());
+        let variables = command
+            .get_envs()
+            .filter_map(|(key, value)| Some((key.to_str()?, value?.to_str()?)));
+        let linkers = variables.filter(|(key, _)| key.starts_with("CC_") || key.starts_with("CARGO_TARGET_"));
+        linkers.map(|(key, value)| format!("{key}={value}")).collect()
+    }
+
     #[test]
-    fn cargo_and_the_cc_crate_get_the_linker_in_their_own_variables() {
-        let command = command(
-            &source(None),
-            &rustc(),
-            Program::Image,
-            platform("linux/arm64").unwrap(),
-        );
-        let linker = |name: &str| {
-            command
-                .get_envs()
-                .any(|(key, value)| key == name && value.unwrap() == "aarch64-linux-gnu-gcc")
-        };
-        assert!(linker("CC_aarch64_unknown_linux_gnu"));
-        assert!(linker("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER"));
+    fn cargo_and_the_cc_crate_get_the_linker_of_another_platform_in_their_own_variables() {
+        let expected = [
+            "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc",
+            "CC_aarch64_unknown_linux_gnu=aarch64-linux-gnu-gcc",
+        ];
+        assert_eq!(linkers(Program::Image, "linux/arm64"), expected);
+    }
+
+    #[test]
+    fn no_build_sets_the_linker_of_build_scripts_because_cargo_would_compile_everything_again() {
+        assert_eq!(linkers(Program::Image, "linux/amd64"), [""; 0]);
+        let folder = |name| target_directory(&source(None), Program::Plugin, platform(name).unwrap());
+        assert_ne!(folder("linux/amd64"), folder("linux/arm64"));
     }
 
     #[test]

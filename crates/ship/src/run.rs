@@ -42,7 +42,11 @@ pub(crate) fn run(args: Args) -> Result<u8> {
 }
 
 fn source(image: &ImageArgs) -> Result<Source> {
-    Source::read(image.time.source_date_epoch)
+    let source = Source::read(image.time.source_date_epoch)?;
+    if source.commit.dirty {
+        status!("note: files differ from the commit; the label of the revision ends with -dirty");
+    }
+    Ok(source)
 }
 
 /// Builds the image, writes the requested archive, and pushes. Returns the image reference by digest.

@@ -44,9 +44,6 @@ impl Source {
         let product = product
             .with_context(|| format!("the workspace at {} has no package {PRODUCT}", root.display()))?;
         let commit = Commit::read(&root, epoch);
-        if commit.dirty {
-            status!("note: files differ from the commit; the label of the revision ends with -dirty");
-        }
         Ok(Self {
             commit,
             root,

@@ -220,7 +220,7 @@ mod tests {
             200,
             json!({"metadata": {"name": "zip"}, "spec": steps(&["zip", "golang"])}),
         );
-        let cluster = Cluster::new(server.client(), "image".into());
+        let cluster = Cluster::new(server.client(), "image".into(), "tekton-pod-affinity".into());
         let images = cluster.definitions(&run(), 8).await.images;
         assert_eq!(images.iter().collect::<Vec<_>>(), ["zip", "golang", "notify"]);
     }

@@ -23,7 +23,7 @@ use std::time::Duration;
 use tekton::PipelineRun;
 use tekton::tasks::TaskRun;
 use tokio::time::timeout;
-use tracing::{info, warn};
+use tracing::warn;
 
 /// The timeout of a request. Two slow webhooks take less time, so that the API server's answer arrives first. The timeout and the
 /// longest backoff together are less than a minute, so that a hanging request delays its run by less than a minute.
@@ -84,17 +84,13 @@ impl Cluster {
 
     /// Creates the pod that keeps a node. A failure is only logged: the end of the run neither fails nor waits for it.
     async fn keep_node(&self, key: &RunKey, request: &Request) {
-        match timeout(KEEP_TIMEOUT, self.send(key, request)).await {
-            Ok(Ok(Effect::Written)) => {
-                info!(run = %key, request = ?request.object, "keeps the node after the run")
-            }
-            Ok(Ok(_)) => {
-                info!(run = %key, request = ?request.object, "keep-nodes-at-most does not allow one more node")
-            }
-            Ok(Err(error)) => warn!(run = %key, %error, "could not keep the node after the run"),
-            Err(_) => {
-                warn!(run = %key, "could not keep the node after the run: the API server did not answer in time")
-            }
+        let late = StepError {
+            operation: request.operation,
+            fault: Failure::Late(KEEP_TIMEOUT),
+        };
+        let sent = timeout(KEEP_TIMEOUT, self.send(key, request)).await;
+        if let Err(error) = sent.unwrap_or(Err(late)) {
+            warn!(run = %key, %error, "could not keep the node after the run");
         }
     }
 

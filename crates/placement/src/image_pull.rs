@@ -1,9 +1,9 @@
 //! Image pre-pull: the node of a placeholder pulls the images of the run's tasks while the run is held, or while its first task works.
 //!
 //! The placeholder's pod has an image volume for each image. A kubelet pulls the images of all image volumes of a pod before it starts
-//! the pod's containers, also if no container mounts the volumes (Kubernetes 1.36 and 1.37: `getImageVolumes` in
-//! pkg/kubelet/kuberuntime/kuberuntime_manager.go). No container mounts them here: a failed pull then does not keep the container from
-//! its start, and the container runtime needs no support of image volumes.
+//! the pod's containers, also if no container mounts the volumes (Kubernetes 1.36 and 1.37: `getImageVolumes` in the file
+//! `kuberuntime_manager.go`). No container mounts them here: a failed pull then does not keep the container from its start, and the
+//! container runtime needs no support of image volumes.
 //!
 //! An API server or a kubelet without image volumes ignores them.
 
@@ -16,6 +16,8 @@ use k8s_openapi::api::core::v1::{ImageVolumeSource, Volume};
 pub const OLDEST: u32 = 36;
 /// The most bytes of an image reference: a name of 255, a tag of 128 and a digest.
 const LONGEST: usize = 512;
+/// The most bytes of all references: the cache of placeholders keeps them.
+const ALL: usize = 4 << 10;
 
 /// The images that a node pulls, in the order of the pulls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,8 +37,10 @@ impl Images {
     /// The first images that can be pulled, without duplicates.
     pub fn new<'a>(images: impl IntoIterator<Item = &'a str>, most: usize) -> Self {
         let mut known: Vec<String> = Vec::new();
+        let mut room = ALL;
         for image in images.into_iter().filter(|image| is_reference(image)) {
-            if known.len() < most && !known.iter().any(|it| it == image) {
+            if known.len() < most && image.len() <= room && !known.iter().any(|it| it == image) {
+                room -= image.len();
                 known.push(image.to_owned());
             }
         }
@@ -114,6 +118,13 @@ mod tests {
         ];
         assert_eq!(Images::new(known, 3).0, ["golang:1.26", &long[1..], "node"]);
         assert!(Images::new(known, 0).is_empty());
+    }
+
+    #[test]
+    fn all_references_together_have_few_bytes() {
+        let long: Vec<_> = (0..20).map(|index| format!("{index:0>512}")).collect();
+        let images = Images::new(long.iter().map(String::as_str), 100);
+        assert_eq!(images.iter().count(), ALL / LONGEST);
     }
 
     #[test]

@@ -21,7 +21,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// The PriorityClass of the pods, of the manifest `203-priorityclass.yaml`.
+/// The `PriorityClass` of the pods, of the manifest `203-priorityclass.yaml`.
 pub const PRIORITY_CLASS: &str = "pod-affinity-kept-node";
 /// The most names that one attempt tries.
 const ATTEMPTS: usize = 5;

@@ -107,7 +107,7 @@ async fn candidacy(process: Process, readiness: Readiness) -> anyhow::Result<()>
     let mut leadership = election.leadership();
     let shutdown = process.shutdown.clone();
     let outcome = tokio::select! {
-        () = elected(&mut leadership, &condition) => lead(process, config, leadership).await,
+        () = elected(&mut leadership, &condition) => Box::pin(lead(process, config, leadership)).await,
         () = shutdown.started() => Ok(()),
     };
     election.resign().await;

@@ -18,11 +18,12 @@ const ROLES: [&str; 2] = [
 ];
 
 /// All manifests of config/, in the order in which they are applied.
-const ALL: [&str; 10] = [
+const ALL: [&str; 11] = [
     include_str!("../../../../config/100-namespace.yaml"),
     include_str!("../../../../config/200-serviceaccounts.yaml"),
     ROLES[0],
     ROLES[1],
+    include_str!("../../../../config/203-priorityclass.yaml"),
     include_str!("../../../../config/300-config-pod-affinity.yaml"),
     include_str!("../../../../config/400-secret.yaml"),
     WEBHOOKS,

@@ -85,7 +85,7 @@ pub(crate) async fn snapshot(
         namespaces,
         nodes: None,
     };
-    Ok(completed(server, snapshot).await)
+    Ok(Box::pin(completed(server, snapshot)).await)
 }
 
 /// Reads what depends on the first reads.

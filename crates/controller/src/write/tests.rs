@@ -368,7 +368,7 @@ async fn the_images_of_a_placeholder_are_volumes_that_no_container_mounts() {
         ..Creation::default()
     };
     creation.volumes.mountable = vec!["source".into()];
-    let create = Action::Create(enrolment(), creation);
+    let create = Action::Create(New::Placeholder(enrolment(), creation));
     write(&server, &nothing(), [create]).await.unwrap();
     let pod = &server.calls()[0].body["spec"]["template"]["spec"];
     let expected = json!([

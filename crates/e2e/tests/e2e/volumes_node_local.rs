@@ -151,6 +151,5 @@ async fn a_later_run_waits_for_the_volume(bed: &Testbed, earlier: &RunSpec, node
     follow_page(bed, "## Use a volume again", node).await;
     bed.until_succeeded(&run, SOON).await.unwrap();
     assert_eq!(nodes_of(bed, &run).await, [node.to_owned()].into());
-    println!("{:#?}", notes(&bed.client().await.unwrap(), &run).await);
     the_volume_of_a_deleted_run_is_used_again(bed, &run, node).await;
 }

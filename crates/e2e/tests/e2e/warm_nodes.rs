@@ -9,9 +9,11 @@ use crate::support::kubectl::{file, kubectl, parsed, rendered, workspace};
 use crate::support::objects::node_of;
 use crate::support::pages::block;
 use crate::support::runs::{bound_task, create, let_end, nodes_of};
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::ResourceExt;
 use kube::api::{Api, ListParams};
 use std::time::{Duration, Instant};
+use testbed::karpenter::NODE_POOL;
 use testbed::product::NAMESPACE;
 use testbed::runs::{RunSpec, node};
 use testbed::{Part, Testbed};
@@ -135,15 +137,25 @@ async fn with_karpenter_a_capacity_buffer_has_a_node_for_each_pod_and_is_refille
     delete_runs(&bed).await;
 }
 
-/// The nodes of Karpenter, if they are this many.
+/// The nodes of Karpenter, if they are this many and have no taint any more: Karpenter taints a node until it is registered.
 async fn until_ready(bed: &Testbed, count: usize) -> Vec<String> {
+    let nodes: Api<Node> = Api::all(bed.client().await.unwrap());
+    let of_karpenter = ListParams::default().labels(NODE_POOL);
     bed.until(format!("{count} nodes of Karpenter"), LONGEST_WAIT, async || {
-        let nodes = bed.karpenter_nodes().await.map_err(|error| error.to_string())?;
-        let names: Vec<_> = nodes.into_iter().map(|(name, _)| name).collect();
-        if names.len() == count {
-            Ok(names)
+        let nodes = nodes
+            .list(&of_karpenter)
+            .await
+            .map_err(|error| error.to_string())?;
+        let is_ready = |node: &Node| node.spec.as_ref().is_none_or(|spec| spec.taints.is_none());
+        let ready = nodes
+            .iter()
+            .filter(|node| is_ready(node))
+            .map(ResourceExt::name_any);
+        let ready: Vec<_> = ready.collect();
+        if ready.len() == count {
+            Ok(ready)
         } else {
-            Err(format!("{names:?}"))
+            Err(format!("{ready:?}"))
         }
     })
     .await

@@ -10,7 +10,7 @@ const fn nightly(title: &'static str, command: &'static str) -> Nightly {
     Nightly { title, command }
 }
 
-pub(crate) const NIGHTLY: [Nightly; 21] = [
+pub(crate) const NIGHTLY: [Nightly; 23] = [
     nightly(
         "policies under load: a switch from the webhook and back, killed API servers",
         "cargo test --test e2e -- policies_switch policies_lose",

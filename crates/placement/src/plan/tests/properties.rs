@@ -127,7 +127,7 @@ proptest! {
     ) {
         let ours = |uid: &String| usable_placeholder(&scene).is_some_and(|set| set.uid == *uid);
         let adopted = scene.pod.as_ref().is_some_and(|pod| pod.adopted);
-        if let Some((name @ ("delete_placeholder" | "keep_pod"), step)) = step(&scene) {
+        if let Some((name @ ("delete_placeholder" | "keep_pod" | "keep_node"), step)) = step(&scene) {
             let leaves_pod = name == "keep_pod";
             let targets: Vec<_> = deletions(&step).collect();
             let deletes_pod = targets.iter().any(|target| matches!(target, Target::Pod(_)));
@@ -148,7 +148,8 @@ proptest! {
     fn a_done_or_deleted_run_is_cleaned_up_or_ignored_as_done(
         scene in anything(),
         met in tally(&[
-            ("delete_placeholder", 100), ("adopt_pod", 20), ("keep_pod", 10), ("ignore", 30), ("usage", 20),
+            ("delete_placeholder", 100), ("adopt_pod", 20), ("keep_pod", 10), ("keep_node", 5), ("ignore", 30),
+            ("usage", 20),
         ]),
     ) {
         if scene.run.done || scene.run.deleting {
@@ -344,7 +345,7 @@ proptest! {
         met in tally(&[
             ("adopt_pod", 20), ("size_within_limits", 5), ("create_placeholder", 30), ("date_hold", 3),
             ("delete_placeholder", 200), ("enrol", 30), ("return_placeholder", 50), ("free_place", 5),
-            ("give_up_reserve", 5), ("keep_pod", 20), ("make_room", 20), ("move_off", 30), ("requeue_statefulset", 10),
+            ("give_up_reserve", 5), ("keep_pod", 20), ("keep_node", 5), ("make_room", 20), ("move_off", 30), ("requeue_statefulset", 10),
             ("record_node", 10), ("recreate_small", 10), ("release", 100), ("retry_tasks", 10),
             ("shrink", 10), ("start_over", 10), ("unmount", 10), ("unpin", 10), ("requeue_tasks", 10), ("unenrol", 20),
             ("narrow_isolation", 5), ("leave_out_images", 2), ("step_back", 8), ("suspend_hold", 2),

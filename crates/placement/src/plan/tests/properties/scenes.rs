@@ -81,8 +81,8 @@ const OF_THE_PLACEHOLDER: &[Change] = &[
     |scene| change_set(scene, |set| set.spec.claims = vec!["source".to_owned()]),
     |scene| {
         change_set(scene, |set| {
-            set.spec.images = ["golang".to_owned()].into_iter().collect()
-        })
+            set.spec.images = ["golang".to_owned()].into_iter().collect();
+        });
     },
     |scene| change_set(scene, |set| set.spec.tolerations = vec![Toleration::default()]),
     |scene| scene.pod = None,
@@ -170,7 +170,7 @@ fn a_policy_rejects_image_volumes(scene: &mut Scene) {
     scene.pod = None;
     *scene = scene.clone().failed_create("denied the request");
     change_set(scene, |set| {
-        set.spec.images = ["golang".to_owned()].into_iter().collect()
+        set.spec.images = ["golang".to_owned()].into_iter().collect();
     });
 }
 
@@ -247,6 +247,11 @@ const USUAL: &[Usual] = &[
         enrolled()
             .opt_in(None)
             .change(|scene| scene.run.status = SpecStatus::Pending)
+    },
+    || {
+        done(Strategy::ColocateCompleted)
+            .node_is(NodeState::Usable)
+            .change(|scene| scene.config.keep_node_for = Duration::from_mins(5))
     },
     || opted_out_after_a_move(None),
     || opted_out_after_a_move(Some(NODE)),

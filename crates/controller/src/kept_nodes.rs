@@ -66,7 +66,7 @@ impl KeptNodes {
         }
     }
 
-    /// Compares the caches again and again.
+    /// Compares the caches every few seconds.
     pub(crate) async fn run(self) {
         loop {
             self.compare().await;
@@ -84,12 +84,12 @@ impl KeptNodes {
                     at_once: true,
                 },
             };
-            let nobody = RunKey {
+            let no_run = RunKey {
                 namespace: String::new(),
                 name: String::new(),
                 uid: String::new(),
             };
-            match self.cluster.send(&nobody, &request).await {
+            match self.cluster.send(&no_run, &request).await {
                 Ok(_) => info!(?kept, "does not keep the node any longer"),
                 Err(error) => warn!(?kept, %error, "could not delete the pod that keeps a node"),
             }

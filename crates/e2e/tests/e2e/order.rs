@@ -228,6 +228,16 @@ async fn has_placeholder(bed: &Testbed, run: &DynamicObject) -> bool {
     set.is_some()
 }
 
+async fn until_placeholder(bed: &Testbed, run: &DynamicObject, exists: bool) {
+    let what = format!("whether {} has a placeholder to be {exists}", run.name_any());
+    bed.until(what, SOON, async || {
+        let found = has_placeholder(bed, run).await;
+        if found == exists { Ok(()) } else { Err(found) }
+    })
+    .await
+    .unwrap();
+}
+
 #[e2e_test(first)]
 async fn without_an_autoscaler_younger_runs_wait_in_line_after_30_seconds_also_with_a_new_leader() {
     let bed = fresh(1).await;
@@ -245,19 +255,9 @@ async fn without_an_autoscaler_younger_runs_wait_in_line_after_30_seconds_also_w
     let [.., last] = created.as_slice() else {
         unreachable!()
     };
-    assert!(
-        has_placeholder(&bed, last).await,
-        "an autoscaler may still answer"
-    );
-    bed.until("the last run to be in line", SOON, async || {
-        if has_placeholder(&bed, last).await {
-            Err("a placeholder")
-        } else {
-            Ok(())
-        }
-    })
-    .await
-    .unwrap();
+    // An autoscaler may still answer.
+    until_placeholder(&bed, last, true).await;
+    until_placeholder(&bed, last, false).await;
     let waits = until_note(&bed, &runs[4], "4 older runs of the same kind").await;
     assert!(waits.contains("no autoscaler adds one"), "{waits}");
     let killed = leader(&bed).await;

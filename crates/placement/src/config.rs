@@ -7,6 +7,7 @@ use crate::strategy::{Isolation, Strategy, UnknownName, unknown};
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Toleration;
 use std::collections::{BTreeMap, BTreeSet};
+use std::str::FromStr;
 use std::time::Duration;
 use strum::{EnumString, VariantNames};
 use thiserror::Error;
@@ -220,12 +221,12 @@ impl Config {
             }
             "placeholder-node-selector" => self.placeholder_node_selector = additions::node_selector(value)?,
             "placeholder-tolerations" => self.placeholder_tolerations = additions::tolerations(value)?,
-            "prefer-warm-nodes" => self.prefer_warm_nodes = boolean(value)?,
+            "prefer-warm-nodes" => self.prefer_warm_nodes = parsed(value, Mistake::Boolean)?,
             "keep-node-for" => self.keep_node_for = duration_or_zero(value)?,
             "keep-node-for-maximum" => self.keep_node_for_maximum = duration_or_zero(value)?,
-            "keep-nodes-at-most" => self.keep_nodes_at_most = number(value)?,
-            "pull-images" => self.pull_images = boolean(value)?,
-            "pull-images-maximum" => self.pull_images_maximum = images(value)?,
+            "keep-nodes-at-most" => self.keep_nodes_at_most = parsed(value, Mistake::Number)?,
+            "pull-images" => self.pull_images = parsed(value, Mistake::Boolean)?,
+            "pull-images-maximum" => self.pull_images_maximum = parsed(value, Mistake::Images)?,
             "release-when" => self.release_when = value.parse()?,
             "hold-deadline" => self.hold_deadline = duration(value)?,
             "max-runs" => self.caps.cluster = caps::parse(value)?,
@@ -248,12 +249,13 @@ fn amount(resource: &str, value: &str) -> Result<String, BadReserve> {
     reserve::check(resource, value).map(|()| value.to_owned())
 }
 
-fn boolean(value: &str) -> Result<bool, Mistake> {
-    value.parse().map_err(|_| Mistake::Boolean(value.to_owned()))
+fn parsed<T: FromStr>(value: &str, mistake: fn(String) -> Mistake) -> Result<T, Mistake> {
+    value.parse().map_err(|_| mistake(value.to_owned()))
 }
 
-fn images(value: &str) -> Result<usize, Mistake> {
-    value.parse().map_err(|_| Mistake::Images(value.to_owned()))
+/// Whether a feature is on for a run: by the annotation of the run if its value is valid, otherwise by the configuration.
+pub(crate) fn is_on(annotation: Option<&str>, default: bool) -> bool {
+    annotation.and_then(|value| value.parse().ok()).unwrap_or(default)
 }
 
 fn duration(value: &str) -> Result<Duration, Mistake> {
@@ -277,10 +279,6 @@ pub(crate) fn parse_duration_or_zero(value: &str) -> Option<Duration> {
         "0" | "0s" => Some(Duration::ZERO),
         _ => positive_duration(value),
     }
-}
-
-fn number(value: &str) -> Result<u16, Mistake> {
-    value.parse().map_err(|_| Mistake::Number(value.to_owned()))
 }
 
 fn positive_duration(value: &str) -> Option<Duration> {

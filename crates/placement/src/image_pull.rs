@@ -7,7 +7,7 @@
 //!
 //! An API server or a kubelet without image volumes ignores them.
 
-use crate::config::Config;
+use crate::config::{Config, is_on};
 use crate::run::Run;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ImageVolumeSource, Volume};
@@ -25,12 +25,7 @@ pub struct Images(Vec<String>);
 
 /// Whether the node of a run pulls images ahead: by the annotation of the run, or by the configuration.
 pub fn is_wanted(run: &Run, config: &Config) -> bool {
-    let is_wanted = match run.pull_images.as_deref() {
-        Some("true") => true,
-        Some("false") => false,
-        Some(_) | None => config.pull_images,
-    };
-    is_wanted && config.pull_images_maximum > 0
+    is_on(run.pull_images.as_deref(), config.pull_images) && config.pull_images_maximum > 0
 }
 
 impl Images {

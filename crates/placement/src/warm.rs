@@ -3,7 +3,7 @@
 //! The preference never makes a run wait: the scheduler ranks the nodes that fit. Runs do not share nodes, so the preference overloads
 //! no node.
 
-use crate::config::Config;
+use crate::config::{Config, is_on};
 use crate::run::{PodTemplate, Run};
 use k8s_openapi::api::core::v1::{NodeSelectorRequirement, NodeSelectorTerm, PreferredSchedulingTerm};
 use std::fmt;
@@ -29,11 +29,7 @@ pub enum Start {
 
 /// Whether the placeholder of a run prefers warm nodes: by the annotation of the run, or by the configuration.
 pub fn is_preferred(run: &Run, config: &Config) -> bool {
-    match run.warm.as_deref() {
-        Some("true") => true,
-        Some("false") => false,
-        Some(_) | None => config.prefer_warm_nodes,
-    }
+    is_on(run.warm.as_deref(), config.prefer_warm_nodes)
 }
 
 impl WarmNodes {

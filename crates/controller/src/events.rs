@@ -191,7 +191,7 @@ fn name(notice: &QueuedNote) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::{Server, at, exposition, run};
+    use crate::fixture::{Server, at, cluster, exposition, run};
     use placement::notes::Reason;
     use prometheus_client::registry::Registry;
     use serde_json::json;
@@ -212,11 +212,7 @@ mod tests {
 
     async fn event_writer(server: &mut Server, notices: Vec<QueuedNote>) {
         let (event_queue, event_writer) = post(
-            Arc::new(Cluster::new(
-                server.client(),
-                "image".to_owned(),
-                "tekton-pod-affinity".to_owned(),
-            )),
+            cluster(server),
             "pod-1".to_owned(),
             Metrics::register(&mut Registry::default()),
         );

@@ -398,15 +398,17 @@ impl Default for Memory {
     }
 }
 
+/// Writes to the server.
+pub(crate) fn cluster(server: &Server) -> Arc<Cluster> {
+    let image = "image".to_owned();
+    Arc::new(Cluster::new(server.client(), image, keys::NAMESPACE.to_owned()))
+}
+
 /// A reconciler at this server, and what it reports.
 pub(crate) fn reconciler(caches: &Caches, server: &Server) -> (Reconciler, EventWriter, Registry) {
     let mut registry = Registry::default();
     let metrics = Metrics::register(&mut registry);
-    let cluster = Arc::new(Cluster::new(
-        server.client(),
-        "image".into(),
-        "tekton-pod-affinity".into(),
-    ));
+    let cluster = cluster(server);
     let (event_queue, event_writer) = events::post(cluster.clone(), "pod-1".into(), metrics.clone());
     let reconciler = Reconciler {
         stores: caches.stores.clone(),

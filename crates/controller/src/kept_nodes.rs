@@ -131,7 +131,7 @@ impl Stores {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::{Caches, Server, at, nothing, observed_pod, observed_set, run};
+    use crate::fixture::{Caches, Server, at, cluster, nothing, observed_pod, observed_set, run};
     use crate::write::Effect;
     use placement::config::Config;
     use placement::node::NodeState;
@@ -140,14 +140,6 @@ mod tests {
     use serde_json::json;
 
     const PODS: &str = "/api/v1/namespaces/tekton-pod-affinity/pods";
-
-    fn cluster(server: &Server) -> Arc<Cluster> {
-        Arc::new(Cluster::new(
-            server.client(),
-            "image".into(),
-            keys::NAMESPACE.into(),
-        ))
-    }
 
     /// The lines of the requests at the end of a run whose node is kept.
     async fn at_the_end(server: &Server) -> Vec<String> {

@@ -150,7 +150,7 @@ fn named_tasks(pipeline: &Value) -> BTreeSet<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::{Server, at, run};
+    use crate::fixture::{Server, at, cluster, run};
     use serde_json::json;
 
     fn steps(cpu: &str) -> Value {
@@ -177,7 +177,7 @@ mod tests {
                 200,
                 json!({"metadata": {"name": "compile"}, "spec": steps(named)}),
             );
-            let cluster = Cluster::new(server.client(), "image".into(), "tekton-pod-affinity".into());
+            let cluster = cluster(&server);
             let need = cluster.definitions(&run(), 8).await.need;
             assert_eq!(
                 (need.requests.to_string().as_str(), need.source),
@@ -220,7 +220,7 @@ mod tests {
             200,
             json!({"metadata": {"name": "zip"}, "spec": steps(&["zip", "golang"])}),
         );
-        let cluster = Cluster::new(server.client(), "image".into(), "tekton-pod-affinity".into());
+        let cluster = cluster(&server);
         let images = cluster.definitions(&run(), 8).await.images;
         assert_eq!(images.iter().collect::<Vec<_>>(), ["zip", "golang", "notify"]);
     }

@@ -167,7 +167,7 @@ impl Cluster {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::{Caches, Server, at, run};
+    use crate::fixture::{Caches, Server, at, cluster, run};
     use serde_json::{Value, json};
 
     const EMPTY: fn() -> Value =
@@ -182,11 +182,7 @@ mod tests {
         let now = Arc::new(std::sync::Mutex::new(at(0)));
         let time = now.clone();
         let clock: Clock = Arc::new(move || *time.lock().unwrap());
-        let cluster = Arc::new(Cluster::new(
-            server.client(),
-            "image".into(),
-            "tekton-pod-affinity".into(),
-        ));
+        let cluster = cluster(&server);
         let mut orphans = Orphans::new(caches.stores.clone(), cluster, clock);
         for second in seconds {
             *now.lock().unwrap() = at(*second);

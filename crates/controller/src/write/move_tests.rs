@@ -3,7 +3,9 @@
 use super::tests::{SETS, act, act_on, observed, seen_on, step, write};
 use super::*;
 use crate::api_error::ErrorCause;
-use crate::fixture::{Caches, Server, at, node as node_json, observed_pod, placeholder, reconciler, run};
+use crate::fixture::{
+    Caches, Server, at, cluster, node as node_json, observed_pod, placeholder, reconciler, run,
+};
 use crate::read::Tasks;
 use placement::node::Cause as Trouble;
 use placement::node::NodeState;
@@ -284,7 +286,7 @@ async fn tasks_are_counted_page_by_page_after_a_read_of_the_node() {
         json!({"metadata": {"continue": "more"}, "items": [pod(3), live]}),
     );
     server.answer(200, json!({"metadata": {}, "items": [pod(5)]}));
-    let cluster = Cluster::new(server.client(), "image".into(), "tekton-pod-affinity".into());
+    let cluster = cluster(&server);
     let count = cluster
         .tasks(&run(), Some(&observed_pod(Some("n1"))))
         .await
@@ -338,7 +340,7 @@ async fn a_node_that_is_not_found_is_gone() {
     let mut server = Server::start();
     server.refuse(404, "NotFound", "nodes \"n1\" not found");
     server.answer(200, json!({"metadata": {}, "items": []}));
-    let cluster = Cluster::new(server.client(), "image".into(), "tekton-pod-affinity".into());
+    let cluster = cluster(&server);
     let count = cluster
         .tasks(&run(), Some(&observed_pod(Some("n1"))))
         .await

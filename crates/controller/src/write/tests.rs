@@ -1,7 +1,8 @@
 use super::*;
 use crate::api_error::ErrorCause;
 use crate::fixture::{
-    Caches, Call, Server, at, enrolment, nothing, observed_pod, observed_set, placeholder, reconciler, run,
+    Caches, Call, Server, at, cluster, enrolment, nothing, observed_pod, observed_set, placeholder,
+    reconciler, run,
 };
 use placement::additions;
 use placement::config::Config;
@@ -61,7 +62,7 @@ pub(super) async fn write(
     observed: &Observation,
     actions: impl Into<Vec<Action>>,
 ) -> Result<Effect, StepError> {
-    let cluster = Cluster::new(server.client(), "image".into(), "tekton-pod-affinity".into());
+    let cluster = cluster(server);
     let step = Step {
         name: "step",
         event: None,

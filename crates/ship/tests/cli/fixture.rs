@@ -79,6 +79,11 @@ impl TestFolder {
 
     /// Writes a release of this checkout into the folder `out`.
     pub(crate) fn release(&self, more: &[&str]) {
+        self.ship_release(more).prints();
+    }
+
+    /// The command that writes a release of this checkout into the folder `out`.
+    pub(crate) fn ship_release(&self, more: &[&str]) -> Ship {
         let out = self.path("out");
         let arguments = [
             "release",
@@ -87,7 +92,7 @@ impl TestFolder {
             "--out",
             out.to_str().unwrap(),
         ];
-        self.ship(&[&arguments[..], &ADDRESSES, more].concat()).prints();
+        self.ship(&[&arguments[..], &ADDRESSES, more].concat())
     }
 
     /// The program in the workspace, without credentials and kubeconfig of this machine.

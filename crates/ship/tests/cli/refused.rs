@@ -71,18 +71,7 @@ fn a_platform_that_this_machine_cannot_link_for_is_an_error_with_the_missing_com
 fn a_release_is_written_only_into_an_empty_folder() {
     let home = TestFolder::new();
     home.write("out/mine", b"");
-    let out = home.path("out");
-    let arguments = [
-        &[
-            "release",
-            "v1.2.3",
-            "--allow-dirty",
-            "--out",
-            out.to_str().unwrap(),
-        ],
-        &ADDRESSES[..],
-    ];
-    let said = home.ship(&arguments.concat()).fails();
+    let said = home.ship_release(&[]).fails();
     assert!(said.contains("is not empty") && said.contains("--out"), "{said}");
 }
 

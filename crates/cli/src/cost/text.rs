@@ -49,18 +49,21 @@ fn title(row: &Row, all_namespaces: bool) -> String {
 }
 
 fn cells(title: &str, row: &Row) -> Vec<String> {
-    let seconds = [
+    let start = [title.to_owned(), row.runs.to_string()].into_iter();
+    let cells = start
+        .chain(seconds(row).map(|it| format!("{it:.0}")))
+        .chain(shares(row));
+    let cost = row.cost.map_or_else(dash, |cost| format!("{cost:.4}"));
+    cells.chain([cost, gaps(row)]).collect()
+}
+
+fn seconds(row: &Row) -> [f64; 4] {
+    [
         row.node_seconds,
         row.waiting_seconds,
         row.running_seconds,
         row.kept_seconds,
-    ];
-    let start = [title.to_owned(), row.runs.to_string()].into_iter();
-    let cells = start
-        .chain(seconds.map(|it| format!("{it:.0}")))
-        .chain(shares(row));
-    let cost = row.cost.map_or_else(dash, |cost| format!("{cost:.4}"));
-    cells.chain([cost, gaps(row)]).collect()
+    ]
 }
 
 fn shares(row: &Row) -> [String; 4] {
@@ -93,13 +96,7 @@ pub(crate) fn csv(rows: &[Row]) -> String {
                 memory_peak,memory_average,cost,runs_with_gaps,gaps";
     let lines = rows.iter().map(|row| {
         let names = [&row.namespace, &row.pipeline, &row.run].map(|name| name.clone().unwrap_or_default());
-        let seconds = [
-            row.node_seconds,
-            row.waiting_seconds,
-            row.running_seconds,
-            row.kept_seconds,
-        ];
-        let seconds = seconds.map(|it| format!("{it:.1}"));
+        let seconds = seconds(row).map(|it| format!("{it:.1}"));
         let amounts = numbers(row.requested).into_iter().chain([row.cost]);
         let amounts = amounts.map(|it| it.map(|it| format!("{it:.4}")).unwrap_or_default());
         let gaps: Vec<_> = row.gaps.keys().map(|gap| gap.as_str()).collect();

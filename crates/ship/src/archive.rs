@@ -1,4 +1,4 @@
-//! Archives of which the same content gives the same bytes: order, times, owners and compression are fixed.
+//! Archives. The same content gives the same bytes: order, times, owners and compression are fixed.
 
 use anyhow::{Context, Result};
 use flate2::{Compression, GzBuilder};

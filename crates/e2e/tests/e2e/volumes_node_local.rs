@@ -1,4 +1,4 @@
-//! The recipe of examples/node-local: static local volumes, of which each run gets the one on its node.
+//! The recipe of examples/node-local: static local volumes. Each run gets the volume on its node.
 
 use crate::support::SOON;
 use crate::support::events::{notes, reasons};

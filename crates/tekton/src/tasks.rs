@@ -68,10 +68,12 @@ impl TaskRun {
         Some(condition["message"].as_str().unwrap_or_default())
     }
 
-    /// When the timeout ends. Tekton counts the timeout from the first reconciliation of the TaskRun, and not from the binding of its
-    /// pod. `None` before that, or without a timeout.
+    /// When the timeout ends, if there is a timeout. Tekton counts from its first reconciliation of the TaskRun, and not from the
+    /// binding of the pod. Tekton stores this time after it has created the pod; until then, the creation of the TaskRun counts.
     pub fn deadline(&self) -> Option<Timestamp> {
-        let start: Timestamp = self.status["startTime"].as_str()?.parse().ok()?;
+        let started = || self.status["startTime"].as_str()?.parse().ok();
+        let created = || self.metadata.creation_timestamp.as_ref().map(|time| time.0);
+        let start: Timestamp = started().or_else(created)?;
         let timeout: SignedDuration = self.spec["timeout"].as_str()?.parse().ok()?;
         start.checked_add(timeout).ok().filter(|_| timeout.is_positive())
     }
@@ -324,7 +326,10 @@ mod tests {
     #[test]
     fn the_timeout_of_a_taskrun_ends_after_its_start() {
         let deadline = |spec: Value, status: Value| {
-            let read = serde_json::from_value::<TaskRun>(json!({"spec": spec, "status": status}));
+            let created = json!({"creationTimestamp": "2026-01-01T07:59:58Z"});
+            let read = serde_json::from_value::<TaskRun>(
+                json!({"metadata": created, "spec": spec, "status": status}),
+            );
             read.unwrap().deadline().map(|at| at.to_string())
         };
         let started = || json!({"startTime": "2026-01-01T08:00:00Z"});
@@ -335,7 +340,11 @@ mod tests {
         );
         assert_eq!(deadline(json!({"timeout": "0s"}), started()), None, "no timeout");
         assert_eq!(deadline(json!({}), started()), None);
-        assert_eq!(deadline(json!({"timeout": "1h"}), json!({})), None, "not started");
+        assert_eq!(
+            deadline(json!({"timeout": "1h"}), json!({})),
+            at("2026-01-01T08:59:58Z"),
+            "the start is not stored yet"
+        );
         assert_eq!(
             deadline(json!({"timeout": ["1h"]}), json!("odd")),
             None,

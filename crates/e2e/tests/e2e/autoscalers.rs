@@ -305,7 +305,7 @@ async fn adds_a_node_that_fits(autoscaler: Autoscaler) {
     auditor.assert_no_violation_on_live_nodes();
 }
 
-#[e2e_test(first, autoscaler)]
+#[e2e_test(first, autoscaler, second)]
 async fn the_cluster_autoscaler_adds_as_many_nodes_as_are_missing_and_removes_them() {
     grows_by_what_is_missing(Autoscaler::Cluster).await;
 }

@@ -62,7 +62,7 @@ async fn each_step_of_a_run_is_reported_once_and_in_order() {
 }
 
 /// Runs with a node selector that no node has, including nodes that the autoscaler could add.
-#[e2e_test]
+#[e2e_test(autoscaler, second)]
 async fn a_waiting_run_gets_events_with_the_latest_messages_of_scheduler_and_autoscaler() {
     let bed = fresh(0).await;
     bed.start_autoscaler(&[NodeGroup::new("pool", 0, 5)])

@@ -86,7 +86,6 @@ mod support;
 mod task_requirements;
 mod tektons_examples;
 mod tenants;
-mod testbed_autoscales;
 mod testbed_coschedules;
 mod testbed_keeps_data;
 mod testbed_leaves_nothing;

@@ -93,7 +93,7 @@ async fn takes_a_warm_node(autoscaler: Autoscaler) {
     auditor.assert_no_violation_on_live_nodes();
 }
 
-#[e2e_test(first, autoscaler)]
+#[e2e_test(first, autoscaler, second)]
 async fn with_the_cluster_autoscaler_the_next_run_takes_a_warm_node_which_is_replaced() {
     takes_a_warm_node(Autoscaler::Cluster).await;
 }

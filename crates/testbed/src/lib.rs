@@ -25,6 +25,7 @@ mod kueue;
 pub mod kwok;
 mod namespace;
 mod options;
+pub mod order;
 pub mod pace;
 mod part;
 mod pki;

@@ -15,9 +15,9 @@ use kube::api::{Api, DynamicObject, PostParams};
 use kube::runtime::watcher;
 use serde_json::json;
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use testbed::order::Order;
 use testbed::runs::{self, RunSpec, State};
 use testbed::{Part, Testbed, probe};
 use tokio::time::sleep_until;
@@ -81,63 +81,6 @@ async fn record_starts(bed: &Testbed, namespace: &str) -> Starts {
     starts
 }
 
-/// Times of runs, in the order of their creation.
-struct Times {
-    created: Vec<Instant>,
-    started: Vec<Instant>,
-}
-
-/// How far the order of the starts is from the order of the creations.
-struct Order {
-    longest_wait: Duration,
-    /// The longest wait if the same starts were in order.
-    perfect_wait: Duration,
-    most_overtakes: usize,
-    wrong_pairs: f64,
-    /// From the first creation to the last start.
-    total: Duration,
-}
-
-impl Times {
-    fn order(&self) -> Order {
-        let wait = |started: &[Instant]| {
-            let waits = self.created.iter().zip(started);
-            waits.map(|(created, started)| *started - *created).max().unwrap()
-        };
-        let mut in_order = self.started.clone();
-        in_order.sort();
-        let overtakes: Vec<_> = (0..self.started.len())
-            .map(|older| {
-                let younger = &self.started[older + 1..];
-                younger
-                    .iter()
-                    .filter(|start| **start < self.started[older])
-                    .count()
-            })
-            .collect();
-        let (runs, wrong) = (self.started.len(), overtakes.iter().sum::<usize>());
-        let pairs = runs * (runs - 1) / 2;
-        Order {
-            longest_wait: wait(&self.started),
-            perfect_wait: wait(&in_order),
-            most_overtakes: overtakes.into_iter().max().unwrap(),
-            wrong_pairs: 100.0 * u32::try_from(wrong).map(f64::from).unwrap()
-                / u32::try_from(pairs).map(f64::from).unwrap(),
-            total: *in_order.last().unwrap() - self.created[0],
-        }
-    }
-}
-
-impl fmt::Display for Order {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "longest wait {:.1?} (in order: {:.1?}), most overtakes {}, wrong pairs {:.1} %, last start after {:.1?}",
-            self.longest_wait, self.perfect_wait, self.most_overtakes, self.wrong_pairs, self.total
-        )
-    }
-}
-
 /// Creates the backlog, and then this number of runs one after the other. An autoscaler answers that it adds no node.
 async fn start_many(bed: &Testbed, namespace: &str, later: usize) -> Order {
     let starts = record_starts(bed, namespace).await;
@@ -164,8 +107,9 @@ async fn start_many(bed: &Testbed, namespace: &str, later: usize) -> Order {
     )
     .await
     .unwrap();
-    let started = starts.lock().unwrap().values().copied().collect();
-    Times { created, started }.order()
+    let starts = starts.lock().unwrap();
+    let runs: Vec<_> = created.into_iter().zip(starts.values().copied()).collect();
+    Order::new(&runs).unwrap()
 }
 
 const NODES: usize = 3;
@@ -176,7 +120,7 @@ async fn no_run_starves(later: usize) {
     let order = start_many(&bed, &namespace, later).await;
     println!("{} runs on {NODES} nodes: {order}", BACKLOG + later);
     assert!(order.most_overtakes <= NODES, "{order}");
-    assert!(order.longest_wait <= order.perfect_wait.mul_f64(1.3), "{order}");
+    assert!(order.wait_ratio() <= 1.3, "{order}");
     assert!(order.wrong_pairs <= 2.0, "{order}");
 }
 

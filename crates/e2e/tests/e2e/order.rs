@@ -182,10 +182,23 @@ async fn until_placeholder(bed: &Testbed, run: &DynamicObject, exists: bool) {
     .unwrap();
 }
 
+/// Lets the controller read the answer of an autoscaler to a run of another kind. In an earlier test on the same testbed, the
+/// controller may have learned that no autoscaler answers.
+async fn an_autoscaler_answers(bed: &Testbed, namespace: &str) {
+    let nowhere = json!({"podTemplate": {"nodeSelector": {"of-another-kind": "true"}}});
+    let run = RunSpec::new(namespace, "elsewhere")
+        .task("only", &[])
+        .opted_in("true")
+        .spec("taskRunTemplate", nowhere);
+    refuse_node(bed, &create(bed, &run).await).await;
+    until_note(bed, &run, "max node group size reached").await;
+}
+
 #[e2e_test(first)]
 async fn without_an_autoscaler_younger_runs_wait_in_line_after_30_seconds_also_with_a_new_leader() {
     let bed = fresh(1).await;
     let namespace = bed.namespace("line").await.unwrap();
+    an_autoscaler_answers(&bed, &namespace).await;
     let hanging = run(&namespace, 0).ending("hang");
     create(&bed, &hanging).await;
     bound_task(&bed, &hanging, "only").await;

@@ -12,7 +12,8 @@ use placement::attempts::{Before, Turn};
 use placement::keys;
 use placement::node::{self, NodeFacts, NodeState};
 use placement::plan::{
-    AssistantPod, Creation, Decision, Inputs, Observation, Plan, Read, TaskCount, Tasks, Wait, plan,
+    AssistantPod, ClusterFacts, Creation, Decision, Inputs, Messages, Observation, PlaceholderPod, Plan,
+    Read, TaskCount, Tasks, Wait, plan,
 };
 use placement::run::HeldFrom;
 
@@ -53,28 +54,37 @@ fn observed(facts: &Facts) -> Option<Observation> {
     };
     let run = &facts.view.run;
     let seen = facts.observation();
-    let autoscaler = facts
-        .placeholder()
-        .pod
-        .and_then(|pod| facts.autoscaler_about(pod));
+    let nodes = facts.nodes().into_iter().flatten();
     let seen = Observation {
         node: state_of_node(facts, &seen),
-        nodes: facts
-            .nodes()
-            .into_iter()
-            .flatten()
-            .filter_map(NodeFacts::from_node)
-            .collect(),
         waiting: waiting_pods(pods, &run.key, placeholder_node(facts, &seen).as_ref()),
-        rejection: facts.refusal.clone(),
-        failed_create: known(facts.failed_create.as_ref()).cloned().flatten(),
-        autoscaler: autoscaler.map(|event| event.text.clone()),
+        messages: messages(facts),
+        cluster: ClusterFacts {
+            nodes: nodes.filter_map(NodeFacts::from_node).collect(),
+            ..ClusterFacts::default()
+        },
         turn: turn(facts),
         ..seen
     };
     let relaxed = seen.waiting.iter().any(|pod| pod.relaxed);
     let seen = Observation { relaxed, ..seen };
-    (facts.nodes().is_some() || !compares_nodes(&seen)).then_some(seen)
+    let compares_nodes = seen
+        .pod
+        .as_ref()
+        .is_some_and(PlaceholderPod::lacks_node_for_reserve);
+    (facts.nodes().is_some() || !compares_nodes).then_some(seen)
+}
+
+fn messages(facts: &Facts) -> Messages {
+    let pod = facts.placeholder().pod;
+    let autoscaler = pod.and_then(|pod| facts.autoscaler_about(pod));
+    Messages {
+        failed_create: known(facts.failed_create.as_ref()).cloned().flatten(),
+        autoscaler: autoscaler.map(|event| event.text.clone()),
+        // Only the controller gets this message, as the answer to its own request.
+        invalid_template: None,
+        rejection: facts.refusal.clone(),
+    }
 }
 
 /// A cap has no room for the run. Only the controller knows the other runs.
@@ -87,12 +97,6 @@ fn turn(facts: &Facts) -> Turn {
     facts
         .waits_in_line()
         .map_or(Turn::Now, |_| Turn::Later(Before::Starting))
-}
-
-/// The plan compares a placeholder that has a reserve and no node with all nodes.
-fn compares_nodes(seen: &Observation) -> bool {
-    let pod = seen.pod.as_ref();
-    pod.is_some_and(|pod| pod.shape.reserves && pod.unschedulable.is_some())
 }
 
 /// The state of the placeholder's node. A node that could not be read is taken as usable.

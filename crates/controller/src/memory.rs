@@ -6,7 +6,7 @@
 use crate::observe::{Recall, Remembered};
 use crate::turns::Turns;
 use jiff::Timestamp;
-use placement::plan::{Placeholder, PlaceholderPod, Repeated, Resize, TaskCount};
+use placement::plan::{Placeholder, PlaceholderPod, Repeated, RepeatedSteps, Resize, TaskCount};
 use placement::run::Run;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -39,11 +39,9 @@ pub(crate) struct RunMemory {
     pub(crate) reported: EventDeduplicator,
     pub(crate) timers: Timers,
     pub(crate) requeues: Requeues,
-    pub(crate) moves: Repeated,
+    pub(crate) repeated: RepeatedSteps,
     /// When the last task before the last move ended.
     quiet_at_move: Option<Timestamp>,
-    yields: Repeated,
-    retries: Repeated,
     /// The last refusal by a quota that was handled, or that concerned another run.
     settled_refusal: Option<String>,
     /// The API server rejected the placeholder because of the run's podTemplate, with this message.
@@ -131,9 +129,7 @@ fn lacks_pod(set: Option<&Placeholder>, pod: Option<&PlaceholderPod>) -> bool {
 impl RunMemory {
     fn recall(&mut self, lacks_pod: bool, now: Timestamp) -> Remembered {
         Remembered {
-            moves: self.moves,
-            yields: self.yields,
-            retries: self.retries,
+            repeated: self.repeated,
             relaxed: self.relaxed,
             settled_refusal: self.settled_refusal.clone(),
             invalid_template: self.invalid_template.clone(),
@@ -154,7 +150,7 @@ impl RunMemory {
         let task_count = TaskCount::after(self.task_count, live, ended, now);
         self.task_count = Some(task_count);
         if task_count.quiet_since > self.quiet_at_move {
-            self.moves.count = 0;
+            self.repeated.moves.count = 0;
         }
         task_count
     }
@@ -166,19 +162,19 @@ impl RunMemory {
 
     /// Records that the placeholder made room.
     pub(crate) fn made_room(&mut self, now: Timestamp) {
-        self.yields = self.yields.incremented(now);
-        self.retries = Repeated::default();
+        self.repeated.yields = self.repeated.yields.incremented(now);
+        self.repeated.retries = Repeated::default();
     }
 
     /// Records that the controller requeued the run's TaskRuns after this refusal.
     pub(crate) fn retried(&mut self, refusal: String, now: Timestamp) {
         self.settled_refusal = Some(refusal);
-        self.retries = self.retries.incremented(now);
+        self.repeated.retries = self.repeated.retries.incremented(now);
     }
 
     /// Records that the run gave up its node.
     pub(crate) fn moved_off(&mut self, pod: Option<String>, now: Timestamp) {
-        self.moves = self.moves.incremented(now);
+        self.repeated.moves = self.repeated.moves.incremented(now);
         self.quiet_at_move = self.task_count.and_then(|count| count.quiet_since);
         self.timers.moved_off(pod, now);
     }

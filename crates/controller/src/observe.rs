@@ -3,7 +3,7 @@
 //! Only this module reads a clock for decisions: the API server's clock, which also sets the times in objects.
 
 use crate::api_error::{Failure, StepError};
-use crate::foreign_events::{self, Events};
+use crate::foreign_events::{Events, latest, latest_of_tasks};
 use crate::index::Index;
 use crate::nodes::Nodes;
 use crate::placeholders::{ObjectKey, OfRun, run_of};
@@ -19,7 +19,9 @@ use placement::kept_node::KeptNode;
 use placement::keys;
 use placement::names::RunKey;
 use placement::node::{self, NodeFacts, NodeState};
-use placement::plan::{Observation, Placeholder, PlaceholderPod, Repeated, Resize, WaitingPod};
+use placement::plan::{
+    ClusterFacts, Messages, Observation, Placeholder, PlaceholderPod, RepeatedSteps, Resize, WaitingPod,
+};
 use placement::queue::possible_nodes;
 use placement::requests::Operation;
 use placement::run::Run;
@@ -74,9 +76,7 @@ pub(crate) trait Recall {
 /// The part of a run's memory that an observation uses.
 #[derive(Debug, Default)]
 pub(crate) struct Remembered {
-    pub(crate) moves: Repeated,
-    pub(crate) yields: Repeated,
-    pub(crate) retries: Repeated,
+    pub(crate) repeated: RepeatedSteps,
     pub(crate) relaxed: bool,
     pub(crate) settled_refusal: Option<String>,
     pub(crate) invalid_template: Option<String>,
@@ -122,43 +122,56 @@ impl Stores {
         {
             set.deleting = true;
         }
-        if let (Some(pod), Some((uid, resize))) = (pod.as_mut(), memory.resize)
-            && pod.uid == uid
+        if let (Some(pod), Some((uid, resize))) = (pod.as_mut(), &memory.resize)
+            && pod.uid == *uid
         {
-            pod.shape.resize = pod.shape.resize.max(resize);
+            pod.shape.resize = pod.shape.resize.max(*resize);
         }
-        let is_big = |pod: &PlaceholderPod| pod.unschedulable.is_some() && pod.shape.reserves;
-        let is_open = |refusal: &String| memory.settled_refusal.as_ref() != Some(refusal);
         Observation {
             node: self.state_of_node(pod.as_ref()),
-            nodes: if pod.as_ref().is_some_and(is_big) {
-                self.all_nodes()
-            } else {
-                Vec::new()
-            },
             waiting: self.waiting_pods(&run.key, pod.as_ref()),
             relaxed: memory.relaxed,
-            moves: memory.moves,
-            yields: memory.yields,
-            retries: memory.retries,
-            rejection: self.rejected_task(&run.key).filter(is_open),
+            messages: self.messages(&run.key, set.as_ref(), pod.as_ref(), &memory),
+            cluster: self.cluster_facts(&run, pod.as_ref()),
+            repeated: memory.repeated,
             requeue_in: memory.requeue_in,
             turn: Turn::Now,
-            invalid_template: memory.invalid_template,
-            cross_namespace_quota: cross_namespace_quota(&self.quotas, &run.key.namespace),
-            placing_mode: placing_mode(&self.tekton_flags),
-            failed_create: set.as_ref().and_then(|set| self.failed_create(&run.key, set)),
-            autoscaler: pod.as_ref().and_then(|pod| self.autoscaler(&run.key, pod)),
-            kept_nodes: if run.done {
-                self.kept_nodes.read().keys().cloned().collect()
-            } else {
-                BTreeSet::new()
-            },
             now,
             config,
             run,
             statefulset: set,
             pod,
+        }
+    }
+
+    fn messages(
+        &self,
+        run: &RunKey,
+        set: Option<&Placeholder>,
+        pod: Option<&PlaceholderPod>,
+        memory: &Remembered,
+    ) -> Messages {
+        let placeholder = run.placeholder();
+        let latest = |events, name: &str, uid: &str| latest(events, &run.namespace, name, uid);
+        let is_open = |rejection: &String| memory.settled_refusal.as_ref() != Some(rejection);
+        Messages {
+            failed_create: set.and_then(|set| latest(&self.failed_creates, placeholder.as_str(), &set.uid)),
+            autoscaler: pod.and_then(|pod| latest(&self.autoscalers, &placeholder.pod(), &pod.uid)),
+            invalid_template: memory.invalid_template.clone(),
+            rejection: latest_of_tasks(&self.rejected_tasks, &run.namespace, &run.name).filter(is_open),
+        }
+    }
+
+    /// Copies nodes and names only for a run whose decision needs them.
+    fn cluster_facts(&self, run: &Run, pod: Option<&PlaceholderPod>) -> ClusterFacts {
+        let nodes = pod.is_some_and(PlaceholderPod::lacks_node_for_reserve);
+        let nodes = nodes.then(|| self.all_nodes());
+        let kept_nodes = run.done.then(|| self.kept_nodes.read().keys().cloned().collect());
+        ClusterFacts {
+            nodes: nodes.unwrap_or_default(),
+            kept_nodes: kept_nodes.unwrap_or_default(),
+            cross_namespace_quota: cross_namespace_quota(&self.quotas, &run.key.namespace),
+            placing_mode: placing_mode(&self.tekton_flags),
         }
     }
 
@@ -207,20 +220,6 @@ impl Stores {
     fn pod(&self, run: &RunKey) -> Option<PlaceholderPod> {
         let key = (run.namespace.clone(), run.placeholder().pod());
         self.pods.read().get(&key).map(|pod| pod.it.clone())
-    }
-
-    fn rejected_task(&self, run: &RunKey) -> Option<String> {
-        foreign_events::latest_of_tasks(&self.rejected_tasks, &run.namespace, &run.name)
-    }
-
-    fn failed_create(&self, run: &RunKey, set: &Placeholder) -> Option<String> {
-        let name = run.placeholder();
-        foreign_events::latest(&self.failed_creates, &run.namespace, name.as_str(), &set.uid)
-    }
-
-    fn autoscaler(&self, run: &RunKey, pod: &PlaceholderPod) -> Option<String> {
-        let name = run.placeholder().pod();
-        foreign_events::latest(&self.autoscalers, &run.namespace, &name, &pod.uid)
     }
 
     fn waiting_pods(&self, run: &RunKey, placeholder: Option<&PlaceholderPod>) -> Vec<WaitingPod> {

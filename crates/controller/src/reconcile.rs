@@ -204,7 +204,7 @@ impl Reconciler {
         let tasks = self.cluster.tasks(&observed.run, observed.pod.as_ref()).await?;
         let (live, ended) = (tasks.live.len(), tasks.ended);
         observed.node = tasks.node;
-        observed.nodes = self.stores.all_nodes();
+        observed.cluster.nodes = self.stores.all_nodes();
         observed.waiting.retain(|pod| !tasks.live.contains(&pod.name));
         let pinned_by_volume = match observed.node_name() {
             Some(node) if live == 0 => self.cluster.pinned_by_volume(&observed.run, &tasks, node).await?,
@@ -212,10 +212,10 @@ impl Reconciler {
         };
         let counted = |entry: &mut RunMemory| {
             let task_count = entry.counted(live, ended, observed.now);
-            (task_count, entry.moves)
+            (task_count, entry.repeated.moves)
         };
         let (task_count, moves) = self.memory.with(&observed.run.key.uid, counted);
-        observed.moves = moves;
+        observed.repeated.moves = moves;
         Ok(Tasks {
             task_count,
             pinned_by_volume,
@@ -235,7 +235,7 @@ impl Reconciler {
             });
         }
         if tasks.is_empty() {
-            let settled = |entry: &mut RunMemory| entry.settled(observed.rejection.clone());
+            let settled = |entry: &mut RunMemory| entry.settled(observed.messages.rejection.clone());
             self.memory.with(&observed.run.key.uid, settled);
         }
         Ok(tasks)

@@ -71,6 +71,7 @@ impl Turns {
             return before.map_or(Turn::Now, Turn::Later);
         }
         let is_rejected = observed
+            .messages
             .failed_create
             .as_deref()
             .is_some_and(messages::is_over_quota);

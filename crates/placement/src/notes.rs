@@ -29,7 +29,7 @@ pub fn of_state(observed: &Observation, plan: &Plan) -> Vec<Note> {
     let mut notes: Vec<_> = plan.note.as_ref().map(ignored).into_iter().collect();
     notes.extend(observed.relaxed.then(relaxed));
     notes.extend(observed.run.over_limit.map(field_ignored));
-    notes.extend(observed.placing_mode.map(tekton_places_pods));
+    notes.extend(observed.cluster.placing_mode.map(tekton_places_pods));
     notes.extend(of_decision(observed, &plan.decision));
     notes
 }
@@ -214,7 +214,7 @@ fn released(
     message: &str,
 ) -> Vec<Note> {
     let text = match (cause, goes) {
-        (ReleaseCause::PlaceholderImpossible, _) if observed.invalid_template.is_some() => {
+        (ReleaseCause::PlaceholderImpossible, _) if observed.messages.invalid_template.is_some() => {
             placeholder::invalid_template(message)
         }
         (ReleaseCause::PlaceholderImpossible, _) => placeholder::impossible(message),

@@ -80,6 +80,7 @@ mod held;
 mod inputs;
 mod moving;
 mod observation;
+mod requeue_mark;
 mod reshape;
 mod running;
 mod scaled_down;
@@ -90,9 +91,10 @@ pub use self::action::{Action, Event, MoveCause, New, PodChange, ReleaseCause, R
 pub use self::decision::{Decision, IgnoreReason, Step, Wait};
 pub use self::inputs::{Creation, Group, Inputs, Quota, Read, TaskCount, Tasks, VolumeConstraints};
 pub use self::observation::{
-    AssistantPod, Observation, Placeholder, PlaceholderPod, Repeated, RequeueMark, Resize, Shape,
-    Unschedulable, WaitingPod,
+    AssistantPod, ClusterFacts, Messages, Observation, Placeholder, PlaceholderPod, Repeated, RepeatedSteps,
+    Resize, Shape, Unschedulable, WaitingPod,
 };
+pub use self::requeue_mark::RequeueMark;
 pub use self::state::State;
 use self::state::{Stage, enrolment};
 use crate::placeholder::size::{self, InvalidReserve};

@@ -174,12 +174,15 @@ fn a_task_that_ran_since_the_last_move_ends_the_pause_between_moves() {
     entry.moved_off(None, at(6));
     entry.moved_off(None, at(20));
     entry.counted(0, Some(at(5)), at(40));
-    assert_eq!(entry.moves.count, 2, "no task ran");
+    assert_eq!(entry.repeated.moves.count, 2, "no task ran");
     entry.counted(0, Some(at(41)), at(42));
-    assert_eq!((entry.moves.count, entry.moves.last), (0, Some(at(20))));
+    assert_eq!(
+        (entry.repeated.moves.count, entry.repeated.moves.last),
+        (0, Some(at(20)))
+    );
     entry.moved_off(None, at(43));
     entry.counted(0, Some(at(41)), at(44));
-    assert_eq!(entry.moves.count, 1, "that task ran before this move");
+    assert_eq!(entry.repeated.moves.count, 1, "that task ran before this move");
 }
 
 #[test]
@@ -187,7 +190,10 @@ fn each_move_counts_and_the_time_without_a_node_starts_with_the_first() {
     let mut entry = RunMemory::default();
     entry.moved_off(Some("p1".into()), at(0));
     entry.moved_off(None, at(20));
-    assert_eq!((entry.moves.count, entry.moves.last), (2, Some(at(20))));
+    assert_eq!(
+        (entry.repeated.moves.count, entry.repeated.moves.last),
+        (2, Some(at(20)))
+    );
     assert_eq!(entry.timers.nodeless(), Some((at(0), Some("p1".into()))));
 }
 
@@ -195,7 +201,7 @@ fn each_move_counts_and_the_time_without_a_node_starts_with_the_first() {
 fn a_settled_run_leaves_nothing_behind() {
     let memory = Memory::default();
     memory.with("u1", |entry| entry.moved_off(None, at(0)));
-    assert!(memory.forget("u1").unwrap().moves.count == 1);
+    assert!(memory.forget("u1").unwrap().repeated.moves.count == 1);
     assert!(memory.forget("u1").is_none());
     assert!(memory.lock().is_empty());
 }
@@ -209,9 +215,9 @@ fn recalled(memory: &Memory) -> Remembered {
 fn the_pauses_between_retries_begin_anew_when_the_placeholder_makes_room() {
     let memory = Memory::default();
     memory.with("u1", |entry| entry.retried("7".into(), at(0)));
-    assert_eq!(recalled(&memory).retries.count, 1);
+    assert_eq!(recalled(&memory).repeated.retries.count, 1);
     memory.with("u1", |entry| entry.made_room(at(60)));
-    assert_eq!(recalled(&memory).retries.count, 0);
+    assert_eq!(recalled(&memory).repeated.retries.count, 0);
 }
 
 #[test]

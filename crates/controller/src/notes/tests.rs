@@ -80,10 +80,8 @@ fn a_held_run_gets_its_event_even_if_its_placeholder_is_rejected() {
 #[test]
 fn the_event_of_a_run_whose_isolation_a_quota_limits_names_the_quota_and_the_remedy() {
     let limited = |event| {
-        let observed = Observation {
-            cross_namespace_quota: Some("tight".to_owned()),
-            ..nothing()
-        };
+        let mut observed = nothing();
+        observed.cluster.cross_namespace_quota = Some("tight".to_owned());
         notes(&observed, &planned(step_of(event)), &Ok(Effect::Written))
     };
     let created = limited(Event::Created(None));
@@ -99,10 +97,8 @@ fn the_event_of_a_run_whose_isolation_a_quota_limits_names_the_quota_and_the_rem
 
 #[test]
 fn the_event_of_a_run_whose_pods_tekton_places_names_the_mode_and_the_remedy() {
-    let observed = Observation {
-        placing_mode: Some(PlacingMode::IsolatePipelineRun),
-        ..nothing()
-    };
+    let mut observed = nothing();
+    observed.cluster.placing_mode = Some(PlacingMode::IsolatePipelineRun);
     let told = notes(
         &observed,
         &planned(Decision::Wait(Wait::Settled)),

@@ -182,7 +182,7 @@ async fn the_mode_in_which_tekton_places_pods_is_observed_as_long_as_the_flag_sa
             .stores
             .observe(run(), &caches.config, &clock, &memory)
             .await;
-        assert_eq!(observed.unwrap().placing_mode, expected);
+        assert_eq!(observed.unwrap().cluster.placing_mode, expected);
     }
 }
 

@@ -220,8 +220,8 @@ async fn moves_and_yields_and_retries_are_remembered_for_the_pause_before_the_ne
         let (reconciler, _, registry) = reconciler(&Caches::ready(), &Server::start());
         let (report, memory) = (&reconciler.report, &reconciler.memory);
         report.step(memory, &observed, plan, Ok(Effect::Written)).unwrap();
-        let entry = memory.recall(&observed.run, None, None, observed.now);
-        let counted = [entry.moves, entry.yields, entry.retries];
+        let repeated = memory.recall(&observed.run, None, None, observed.now).repeated;
+        let counted = [repeated.moves, repeated.yields, repeated.retries];
         assert_eq!(counted.map(|it| it.count), expected, "{decision:?}");
         let last = counted.iter().find_map(|it| it.last);
         assert!(last.is_none_or(|last| last == at(7)), "{decision:?}");

@@ -328,7 +328,7 @@ async fn a_pod_that_is_counted_as_bound_does_not_wait_even_if_the_watch_is_behin
     let inputs = reconciler.read_one(Read::Tasks, &mut observed).await.unwrap();
     assert_eq!(observed.waiting, [waiting("waits")]);
     assert_eq!(
-        observed.nodes.len(),
+        observed.cluster.nodes.len(),
         1,
         "a note may name the node that comes nearest"
     );
@@ -365,7 +365,7 @@ async fn a_label_on_the_rejected_taskruns_makes_tekton_retry() {
     (observed.run.hold, observed.run.status) = (false, SpecStatus::Unset);
     observed.run.group = Some("u1".into());
     observed.statefulset.as_mut().unwrap().spec.replicas = 0;
-    observed.rejection = Some("7".into());
+    observed.messages.rejection = Some("7".into());
     let (_, inputs) = step(&server, &mut observed).await.unwrap();
     let rejected = RejectedTask {
         name: "build-test".into(),

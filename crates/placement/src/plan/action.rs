@@ -3,7 +3,7 @@
 //! An action states what an object should be. `requests` computes the requests from the action and the observation.
 
 use super::inputs::Creation;
-use super::observation::RequeueMark;
+use super::requeue_mark::RequeueMark;
 use crate::automatic_reserve::ExpectedRequests;
 use crate::kept_node::NewKeptNode;
 use crate::node::{Cause, NodeOffer};

@@ -20,7 +20,7 @@ const RECOUNTED_IN: Duration = Duration::from_secs(1);
 /// The placeholder mounts the run's PVCs, except where a mount does harm, because a PVC that is bound to a zone decides
 /// the zone of the run. The run's labels are read as well, because the cache does not keep all of them.
 pub(super) fn create(observed: &Observation, inputs: &Inputs, enrolment: Enrolment) -> Result<Plan, Read> {
-    if observed.invalid_template.is_some() {
+    if observed.messages.invalid_template.is_some() {
         return Ok(without_timer(Decision::Wait(Wait::Settled)));
     }
     if let Turn::Later(before) = observed.turn {

@@ -57,7 +57,7 @@ fn new_kept_node(observed: &Observation) -> Option<NewKeptNode> {
         &observed.config,
         pod.node.as_deref()?,
         &pod.tolerations,
-        &observed.kept_nodes,
+        &observed.cluster.kept_nodes,
         observed.now,
     )
 }

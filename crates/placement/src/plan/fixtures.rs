@@ -1,9 +1,9 @@
 //! Scenes for the tests of `plan`: a run and its placeholder, which methods change.
 
 use super::{
-    Action, Creation, Decision, Enrolment, Event, Inputs, New, Observation, Placeholder, PlaceholderPod,
-    Plan, Quota, Read, Repeated, RequeueMark, RunState, Shape, Spec, Step, Target, TaskCount, Tasks,
-    Unschedulable, WaitingPod, plan,
+    Action, ClusterFacts, Creation, Decision, Enrolment, Event, Inputs, Messages, New, Observation,
+    Placeholder, PlaceholderPod, Plan, Quota, Read, Repeated, RepeatedSteps, RequeueMark, RunState, Shape,
+    Spec, Step, Target, TaskCount, Tasks, Unschedulable, WaitingPod, plan,
 };
 use crate::attempts::Turn;
 use crate::config::Config;
@@ -15,7 +15,6 @@ use crate::resources::Resources;
 use crate::run::{Run, SpecStatus};
 use crate::strategy::{Isolation, Strategy};
 use jiff::{SignedDuration, Timestamp};
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,17 +43,11 @@ pub(super) struct Scene {
     pub(super) node: NodeState,
     pub(super) waiting: Vec<WaitingPod>,
     pub(super) relaxed: bool,
-    pub(super) yields: Repeated,
-    pub(super) retries: Repeated,
-    pub(super) rejection: Option<String>,
-    pub(super) moves: Repeated,
-    pub(super) nodes: Vec<NodeFacts>,
+    pub(super) messages: Messages,
+    pub(super) cluster: ClusterFacts,
+    pub(super) repeated: RepeatedSteps,
     pub(super) requeue_in: Duration,
     pub(super) turn: Turn,
-    pub(super) failed_create: Option<String>,
-    pub(super) invalid_template: Option<String>,
-    pub(super) cross_namespace_quota: Option<String>,
-    pub(super) autoscaler: Option<String>,
     pub(super) inputs: Inputs,
 }
 
@@ -68,17 +61,11 @@ pub(super) fn fresh() -> Scene {
         node: NodeState::Unknown,
         waiting: Vec::new(),
         relaxed: false,
-        yields: Repeated::default(),
-        retries: Repeated::default(),
-        rejection: None,
-        moves: Repeated::default(),
-        nodes: Vec::new(),
+        messages: Messages::default(),
+        cluster: ClusterFacts::default(),
+        repeated: RepeatedSteps::default(),
         requeue_in: Duration::ZERO,
         turn: Turn::Now,
-        failed_create: None,
-        invalid_template: None,
-        cross_namespace_quota: None,
-        autoscaler: None,
         inputs: inputs_read(),
     }
 }
@@ -292,7 +279,7 @@ impl Scene {
 
     /// The message of the latest `FailedCreate` event of the placeholder.
     pub(super) fn failed_create(self, message: &str) -> Self {
-        self.change(|scene| scene.failed_create = Some(message.to_owned()))
+        self.change(|scene| scene.messages.failed_create = Some(message.to_owned()))
     }
 
     pub(super) fn node_is(self, state: NodeState) -> Self {
@@ -301,7 +288,7 @@ impl Scene {
 
     pub(super) fn moved_before(self, count: u32, seconds: i64) -> Self {
         self.change(|scene| {
-            scene.moves = Repeated {
+            scene.repeated.moves = Repeated {
                 count,
                 last: Some(ago(seconds)),
             };
@@ -363,21 +350,13 @@ impl Scene {
             statefulset: self.statefulset.clone(),
             pod: self.pod.clone(),
             node: self.node,
-            nodes: self.nodes.clone(),
             waiting: self.waiting.clone(),
             relaxed: self.relaxed,
-            moves: self.moves,
-            yields: self.yields,
-            retries: self.retries,
-            rejection: self.rejection.clone(),
+            messages: self.messages.clone(),
+            cluster: self.cluster.clone(),
+            repeated: self.repeated,
             requeue_in: self.requeue_in,
             turn: self.turn,
-            failed_create: self.failed_create.clone(),
-            invalid_template: self.invalid_template.clone(),
-            cross_namespace_quota: self.cross_namespace_quota.clone(),
-            placing_mode: None,
-            autoscaler: self.autoscaler.clone(),
-            kept_nodes: BTreeSet::new(),
         }
     }
 

@@ -81,7 +81,7 @@ fn reason_to_release(observed: &Observation, clear: bool, remaining: Duration) -
         Usable(placeholder) if is_rejected_permanently(observed, placeholder) => {
             Some(ReleaseCause::PlaceholderImpossible)
         }
-        Missing if observed.invalid_template.is_some() => Some(ReleaseCause::PlaceholderImpossible),
+        Missing if observed.messages.invalid_template.is_some() => Some(ReleaseCause::PlaceholderImpossible),
         Usable(_) | Missing | Unusable => remaining.is_zero().then_some(ReleaseCause::Deadline),
     }
 }
@@ -113,7 +113,7 @@ fn is_rejected_permanently(observed: &Observation, placeholder: &Placeholder) ->
 /// tries again.
 fn failed_create(observed: &Observation) -> Option<&str> {
     let is_current = observed.live_pod().is_none() && observed.requeue_in.is_zero();
-    observed.failed_create.as_deref().filter(|_| is_current)
+    observed.messages.failed_create.as_deref().filter(|_| is_current)
 }
 
 /// Why the API server permanently rejects the placeholder's pod.
@@ -135,7 +135,11 @@ pub(super) fn release(observed: &Observation, cause: ReleaseCause, enrolment: Op
         run.group = enrolment.map(Into::into);
         run.node = node.clone().or(run.node.take());
     });
-    let message = observed.invalid_template.as_deref().or(failed_create(observed));
+    let message = observed
+        .messages
+        .invalid_template
+        .as_deref()
+        .or(failed_create(observed));
     let message = message.map(str::to_owned);
     let event = Event::Released {
         cause,
@@ -177,7 +181,7 @@ fn give_up_reserve(observed: &Observation, placeholder: &Placeholder) -> Option<
     if !remaining.is_zero() {
         return Some(with_timer(await_scheduler(observed), remaining));
     }
-    let answer = observed.autoscaler.as_deref();
+    let answer = observed.messages.autoscaler.as_deref();
     if answer.is_some_and(messages::promises_node) {
         return None;
     }
@@ -198,7 +202,7 @@ fn unschedulable_with_reserve(observed: &Observation) -> Option<(&PlaceholderPod
 }
 
 fn nearest(observed: &Observation, pod: &PlaceholderPod) -> Option<NodeOffer> {
-    largest(&observed.nodes, &pod.tolerations, &pod.shape.requests)
+    largest(&observed.cluster.nodes, &pod.tolerations, &pod.shape.requests)
 }
 
 /// Scales the placeholder up once its previous pod has ended. A held run has no other pods to wait for.
@@ -244,7 +248,7 @@ fn step_back(placeholder: &Placeholder) -> Decision {
 fn is_silent_in(observed: &Observation) -> Option<Duration> {
     let unschedulable = observed.live_pod()?.unschedulable.as_ref()?;
     let remaining = observed.remaining(unschedulable.since, ANSWER_WITHIN);
-    let is_unanswered = observed.autoscaler.is_none() && !remaining.is_zero();
+    let is_unanswered = observed.messages.autoscaler.is_none() && !remaining.is_zero();
     is_unanswered.then_some(remaining)
 }
 
@@ -270,7 +274,7 @@ fn await_scheduler(observed: &Observation) -> Decision {
     let big = observed.live_pod().filter(|pod| pod.shape.reserves);
     Decision::Wait(Wait::Node {
         unschedulable: Some(unschedulable.message.clone()),
-        autoscaler: observed.autoscaler.clone(),
+        autoscaler: observed.messages.autoscaler.clone(),
         largest: big.and_then(|pod| nearest(observed, pod)),
     })
 }
@@ -328,7 +332,7 @@ fn requeue_or_resize(observed: &Observation, placeholder: &Placeholder) -> Decis
 /// A quota rejects the placeholder's pod, and a quota of the namespace rejects pods with affinity terms across namespaces.
 fn is_rejected_for_its_terms(observed: &Observation, placeholder: &Placeholder) -> bool {
     let terms = placeholder.strategy.zip(placeholder.isolation);
-    observed.cross_namespace_quota.is_some()
+    observed.cluster.cross_namespace_quota.is_some()
         && failed_create(observed).is_some_and(messages::is_over_quota)
         && terms.is_some_and(|(strategy, isolation)| crosses_namespaces(strategy, isolation))
 }

@@ -2,6 +2,7 @@
 //!
 //! Each object is reduced to these fields when it is decoded. Inputs that only the API server has are in `inputs.rs`.
 
+use super::requeue_mark::RequeueMark;
 use crate::attempts::Turn;
 use crate::config::Config;
 use crate::coschedule::PlacingMode;
@@ -16,7 +17,6 @@ use crate::warm::WarmNodes;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Toleration;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,36 +35,67 @@ pub struct Observation {
     pub pod: Option<PlaceholderPod>,
     /// The state of the node that this pod is bound to. [`super::Read::Tasks`] reads the node again.
     pub node: NodeState,
-    /// All nodes: while the placeholder is unschedulable with a reserve, and after [`super::Read::Tasks`]. Empty if not read.
-    pub nodes: Vec<NodeFacts>,
     /// The pending task pods of the group.
     pub waiting: Vec<WaitingPod>,
     /// A pod of the group is or was [`WaitingPod::relaxed`].
     pub relaxed: bool,
-    /// When, and how often, the run moved off its node.
-    pub moves: Repeated,
-    /// When, and how often, the placeholder made room in a quota of pods.
-    pub yields: Repeated,
-    /// When, and how often since the placeholder made room, TaskRuns were requeued at Tekton.
-    pub retries: Repeated,
-    /// The latest event that a quota rejected a task's pod in the namespace, unless its TaskRun is known to be another run's.
-    pub rejection: Option<String>,
+    /// What other components reported about the run's objects.
+    pub messages: Messages,
+    /// Facts about the cluster and the run's namespace.
+    pub cluster: ClusterFacts,
+    /// The steps of this run that are repeated only after a pause.
+    pub repeated: RepeatedSteps,
     /// How long the plan waits for the StatefulSet controller before it requeues the StatefulSet.
     pub requeue_in: Duration,
     /// Whether the run may try to get its placeholder's pod.
     pub turn: Turn,
+}
+
+/// What other components reported about a run's objects. The rules match the messages in `messages.rs`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Messages {
     /// The message of the latest event `FailedCreate` of the placeholder's StatefulSet.
     pub failed_create: Option<String>,
+    /// The message of an autoscaler's latest event about the placeholder's pod.
+    pub autoscaler: Option<String>,
     /// The message of the API server that rejected the placeholder because of the run's podTemplate.
     pub invalid_template: Option<String>,
-    /// The name of a quota that rejects pods with affinity terms across namespaces.
+    /// The version of the latest event that a quota rejected a task's pod in the namespace, unless its TaskRun is known to be another
+    /// run's.
+    pub rejection: Option<String>,
+}
+
+/// Facts that do not depend on the run: about the cluster and the namespace.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ClusterFacts {
+    /// All nodes: if [`PlaceholderPod::lacks_node_for_reserve`], and after [`super::Read::Tasks`]. Empty if not read.
+    pub nodes: Vec<NodeFacts>,
+    /// The names of the pods that keep nodes. Empty if the run is not done.
+    pub kept_nodes: BTreeSet<String>,
+    /// The name of a quota of the namespace that rejects pods with affinity terms across namespaces.
     pub cross_namespace_quota: Option<String>,
     /// The mode of Tekton's flag `coschedule`, if Tekton places the pods of all runs.
     pub placing_mode: Option<PlacingMode>,
-    /// The message of an autoscaler's latest event about the placeholder's pod.
-    pub autoscaler: Option<String>,
-    /// The names of the pods that keep nodes. Empty if the run is not done.
-    pub kept_nodes: BTreeSet<String>,
+}
+
+/// How often this leader took the steps that it repeats only after a pause.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RepeatedSteps {
+    /// Moves of the run off its node.
+    pub moves: Repeated,
+    /// The times that the placeholder made room in a quota of pods.
+    pub yields: Repeated,
+    /// Requeues of TaskRuns at Tekton, since the placeholder made room last.
+    pub retries: Repeated,
+}
+
+/// How often, and when last, this leader took a step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Repeated {
+    /// The number of times.
+    pub count: u32,
+    /// The last time.
+    pub last: Option<Timestamp>,
 }
 
 /// A run's placeholder StatefulSet.
@@ -170,16 +201,6 @@ pub struct WaitingPod {
     pub relaxed: bool,
 }
 
-/// The change for which the scheduler should requeue a waiting task pod: the value of the label `woken`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RequeueMark {
-    /// The run moved off its node: the generation that the placeholder's StatefulSet has since then.
-    pub generation: i64,
-    /// When the last other task of the run ended since then, or the last full minute of the pod's waiting, in seconds
-    /// since 1970.
-    pub since: Option<i64>,
-}
-
 /// An affinity assistant: a pod of Tekton that keeps the tasks that share a PVC on one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AssistantPod {
@@ -189,15 +210,6 @@ pub struct AssistantPod {
     pub uid: String,
     /// The node that the pod is bound to.
     pub node: Option<String>,
-}
-
-/// How often, and when last, this leader took a step that is repeated only after a pause.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Repeated {
-    /// The number of times.
-    pub count: u32,
-    /// The last time.
-    pub last: Option<Timestamp>,
 }
 
 impl Observation {
@@ -210,21 +222,13 @@ impl Observation {
             statefulset: None,
             pod: None,
             node: NodeState::Unknown,
-            nodes: Vec::new(),
             waiting: Vec::new(),
             relaxed: false,
-            moves: Repeated::default(),
-            yields: Repeated::default(),
-            retries: Repeated::default(),
-            rejection: None,
+            messages: Messages::default(),
+            cluster: ClusterFacts::default(),
+            repeated: RepeatedSteps::default(),
             requeue_in: Duration::ZERO,
             turn: Turn::Now,
-            failed_create: None,
-            invalid_template: None,
-            cross_namespace_quota: None,
-            placing_mode: None,
-            autoscaler: None,
-            kept_nodes: BTreeSet::new(),
         }
     }
 
@@ -266,6 +270,13 @@ impl Unschedulable {
             message,
             since: since.unwrap_or(Timestamp::UNIX_EPOCH),
         }
+    }
+}
+
+impl PlaceholderPod {
+    /// The scheduler finds no node for the pod, which has a reserve. The plan then compares all nodes with the pod.
+    pub fn lacks_node_for_reserve(&self) -> bool {
+        self.shape.reserves && self.unschedulable.is_some()
     }
 }
 
@@ -316,66 +327,5 @@ impl Repeated {
                 .saturating_mul(1 << (count - 1).min(8))
                 .min(Self::LAST_PAUSE),
         }
-    }
-}
-
-impl RequeueMark {
-    /// Parses the label; `None` if another client wrote the value.
-    pub fn parse(label: &str) -> Option<Self> {
-        let (generation, since) = match label.split_once('.') {
-            None => (label, None),
-            Some((generation, since)) => (generation, Some(since.parse().ok()?)),
-        };
-        Some(Self {
-            generation: generation.parse().ok()?,
-            since,
-        })
-    }
-
-    /// Whether a pod that was requeued for this change needs no requeue for the other.
-    pub fn covers(self, other: Self) -> bool {
-        self.generation == other.generation && self.since >= other.since
-    }
-}
-
-impl fmt::Display for RequeueMark {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.since {
-            None => write!(f, "{}", self.generation),
-            Some(since) => write!(f, "{}.{since}", self.generation),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn wake(generation: i64, since: Option<i64>) -> RequeueMark {
-        RequeueMark { generation, since }
-    }
-
-    #[test]
-    fn a_requeue_mark_is_parsed_as_it_was_formatted() {
-        for (it, label) in [
-            (wake(4, None), "4"),
-            (wake(4, Some(1_790_000_000)), "4.1790000000"),
-        ] {
-            assert_eq!(it.to_string(), label);
-            assert_eq!(RequeueMark::parse(label), Some(it));
-        }
-        for label in ["", ".", "4.", ".4", "4.x", "four", "4.1.2"] {
-            assert_eq!(RequeueMark::parse(label), None, "{label:?}");
-        }
-    }
-
-    #[test]
-    fn a_requeue_mark_covers_only_the_same_move_and_no_later_end_of_a_task() {
-        assert!(wake(4, None).covers(wake(4, None)));
-        assert!(wake(4, Some(7)).covers(wake(4, None)));
-        assert!(wake(4, Some(7)).covers(wake(4, Some(7))));
-        assert!(!wake(4, None).covers(wake(4, Some(7))));
-        assert!(!wake(4, Some(7)).covers(wake(4, Some(8))));
-        assert!(!wake(4, Some(7)).covers(wake(6, None)));
     }
 }

@@ -107,6 +107,7 @@ fn unmount_in(observed: &Observation, placeholder: &Placeholder, pod: &Placehold
     // A template without PVCs is changed already, and its pod is left.
     let may_conflict = placeholder.spec.claims.len() != 1 && messages::is_about_volumes_alone(message);
     let is_promised = observed
+        .messages
         .autoscaler
         .as_deref()
         .is_some_and(messages::promises_node);

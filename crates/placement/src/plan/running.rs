@@ -107,7 +107,7 @@ fn make_room(
     inputs: &Inputs,
     placeholder: &Placeholder,
 ) -> Result<Option<Plan>, Read> {
-    let Some(rejection) = &observed.rejection else {
+    let Some(rejection) = &observed.messages.rejection else {
         return Ok(None);
     };
     let tasks = inputs.rejected_tasks.get()?;
@@ -136,7 +136,7 @@ fn scale_down_for_tasks(placeholder: &Placeholder, tasks: &[RejectedTask]) -> De
 /// Requeues the TaskRuns at Tekton, and repeats this because another run may have taken the room. Tekton itself retries
 /// each minute.
 fn requeue_task_runs(observed: &Observation, tasks: &[RejectedTask], rejection: &str) -> Plan {
-    let remaining = observed.pause_after(observed.retries, FIRST_RETRY);
+    let remaining = observed.pause_after(observed.repeated.retries, FIRST_RETRY);
     if !remaining.is_zero() {
         return with_timer(Decision::Wait(Wait::Pause), remaining);
     }

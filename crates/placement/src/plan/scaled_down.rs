@@ -14,9 +14,8 @@
 use super::action::{Action, Requeue, Target};
 use super::decision::{Decision, Wait};
 use super::inputs::{Inputs, Read};
-use super::observation::{
-    AssistantPod, Observation, Placeholder, Repeated, RequeueMark, Unschedulable, WaitingPod,
-};
+use super::observation::{AssistantPod, Observation, Placeholder, Repeated, Unschedulable, WaitingPod};
+use super::requeue_mark::RequeueMark;
 use super::{Plan, change_placeholder, with_timer, without_timer};
 use crate::messages;
 use crate::node::largest;
@@ -63,7 +62,7 @@ fn join_task(observed: &Observation, inputs: &Inputs, placeholder: &Placeholder)
 /// How long a placeholder that made room stays scaled down. Only the quota knows whether it has room again. If it has
 /// none, the next rejected task scales the placeholder down again, for longer.
 fn absence_remaining(observed: &Observation) -> Duration {
-    observed.pause_after(observed.yields, Repeated::PAUSE)
+    observed.pause_after(observed.repeated.yields, Repeated::PAUSE)
 }
 
 /// Scales the placeholder up: it joins the pods of its run, or finds a node for them.
@@ -117,7 +116,7 @@ fn requeue_mark(observed: &Observation, inputs: &Inputs, placeholder: &Placehold
         .get()
         .ok()
         .and_then(|tasks| tasks.task_count.quiet_since);
-    let ended = quiet_since.filter(|ended| observed.moves.last.is_none_or(|last| *ended > last));
+    let ended = quiet_since.filter(|ended| observed.repeated.moves.last.is_none_or(|last| *ended > last));
     RequeueMark {
         generation: placeholder.generation,
         since: ended
@@ -155,7 +154,7 @@ fn await_fit(observed: &Observation, inputs: &Inputs, placeholder: &Placeholder)
     if task_count.live > 0 {
         return join_task(observed, inputs, placeholder);
     }
-    let last = observed.moves.last;
+    let last = observed.repeated.moves.last;
     let remaining = observed.remaining(
         last.map_or(it.since, |last| last.max(it.since)),
         observed.patience(),
@@ -191,6 +190,6 @@ fn no_fit(observed: &Observation, pod: &WaitingPod, message: &str) -> Decision {
         pod: pod.name.clone(),
         requests: pod.requests.clone(),
         message: message.to_owned(),
-        largest: largest(&observed.nodes, &pod.tolerations, &pod.requests),
+        largest: largest(&observed.cluster.nodes, &pod.tolerations, &pod.requests),
     })
 }

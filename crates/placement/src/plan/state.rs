@@ -152,7 +152,7 @@ pub(super) fn enrolment(observed: &Observation, chosen: Strategy) -> Enrolment {
 /// The quota that restricts the isolation of the run to its namespace. A run with a placeholder, and a run that may have pods, keeps
 /// its isolation.
 fn limiting_quota(observed: &Observation, Enrolment { strategy, isolation }: Enrolment) -> Option<&str> {
-    let quota = observed.cross_namespace_quota.as_deref()?;
+    let quota = observed.cluster.cross_namespace_quota.as_deref()?;
     let has_placeholder = observed.statefulset.as_ref().is_some_and(|it| it.owned);
     let may_have_pods = observed.run.is_enrolled() && !observed.run.is_held_by_us();
     let is_resolved = has_placeholder || may_have_pods;
@@ -261,7 +261,7 @@ impl Observation {
 
     /// The remaining pause before the run may move again.
     pub(super) fn pause(&self) -> Duration {
-        self.pause_after(self.moves, Repeated::PAUSE)
+        self.pause_after(self.repeated.moves, Repeated::PAUSE)
     }
 
     /// The remaining pause before a step may be repeated.

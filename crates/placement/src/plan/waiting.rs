@@ -104,7 +104,7 @@ fn waiting(observed: &Observation) -> Option<Waiting> {
     let placeholder = match State::from_observation(observed) {
         State::HeldWithoutPlaceholder => Stage::Missing,
         State::HeldUnscheduled if is_unschedulable => Stage::Unschedulable,
-        State::HeldWithoutPod if observed.failed_create.is_none() => Stage::New,
+        State::HeldWithoutPod if observed.messages.failed_create.is_none() => Stage::New,
         State::HeldUnscheduled => Stage::New,
         _ => return None,
     };
@@ -121,7 +121,7 @@ fn answer(observed: &Observation) -> Answer {
     let Some(found) = observed.live_pod().and_then(|pod| pod.unschedulable.as_ref()) else {
         return Answer::Pending;
     };
-    match observed.autoscaler.as_deref() {
+    match observed.messages.autoscaler.as_deref() {
         Some(answer) if messages::promises_node(answer) => Answer::Promise,
         Some(_) => Answer::Refusal,
         None if observed.remaining(found.since, ANSWER_WITHIN).is_zero() => Answer::Silence,

@@ -85,13 +85,13 @@ fn too_large(seconds: i64) -> Scene {
         .in_group(fixtures::UID)
         .placeholder_unschedulable(seconds)
         .with_reserve("cpu=4");
-    automatic(scene).change(|scene| scene.nodes = vec![node("n", "cpu=2,memory=16Gi")])
+    automatic(scene).change(|scene| scene.cluster.nodes = vec![node("n", "cpu=2,memory=16Gi")])
 }
 
 fn decided(scene: &Scene, answer: Option<&str>) -> Plan {
     let answer = answer.map(str::to_owned);
     let scene = scene.clone();
-    scene.change(|scene| scene.autoscaler = answer).plan()
+    scene.change(|scene| scene.messages.autoscaler = answer).plan()
 }
 
 /// The template gets the usual size without a pin, then the pod is deleted.
@@ -123,7 +123,7 @@ fn an_automatic_reserve_that_fits_no_node_is_given_up_unless_an_autoscaler_adds_
 
 #[test]
 fn a_reserve_that_fits_a_node_and_a_reserve_of_the_user_are_never_given_up() {
-    let taken = too_large(300).change(|scene| scene.nodes = vec![node("n", "cpu=8,memory=16Gi")]);
+    let taken = too_large(300).change(|scene| scene.cluster.nodes = vec![node("n", "cpu=8,memory=16Gi")]);
     assert!(!is_given_up(&decided(&taken, None)));
     let written = too_large(300).change(|scene| scene.run.reserve = Some("cpu=4".to_owned()));
     assert!(!is_given_up(&decided(&written, None)));

@@ -160,7 +160,8 @@ fn a_held_run_whose_placeholder_is_rejected_permanently_is_released() {
 #[test]
 fn a_run_whose_template_kubernetes_rejects_is_released_and_gets_no_placeholder() {
     let message = "spec.template.spec.nodeSelector: Invalid value";
-    let rejected = |scene: Scene| scene.change(|scene| scene.invalid_template = Some(message.to_owned()));
+    let rejected =
+        |scene: Scene| scene.change(|scene| scene.messages.invalid_template = Some(message.to_owned()));
     is_released_as_impossible(&rejected(held()).decision(), message);
     let running = rejected(enrolled().without_statefulset());
     assert_eq!(running.plan(), without_timer(Decision::Wait(Wait::Settled)));
@@ -204,7 +205,7 @@ fn a_placeholder_that_a_limit_range_rejects_is_adjusted_once_before_its_run_is_r
 
 /// A quota of the namespace rejects pods with affinity terms across namespaces.
 pub(super) fn limited(scene: Scene) -> Scene {
-    scene.change(|scene| scene.cross_namespace_quota = Some("tight".to_owned()))
+    scene.change(|scene| scene.cluster.cross_namespace_quota = Some("tight".to_owned()))
 }
 
 fn isolation_of(scene: &Scene) -> &'static str {
@@ -564,7 +565,7 @@ fn a_placeholder_without_an_answer_of_an_autoscaler_is_looked_at_again_after_30_
     assert_eq!(again(held().placeholder_unschedulable(30)), deadline);
     let answered = held()
         .placeholder_unschedulable(10)
-        .change(|scene| scene.autoscaler = Some("no".to_owned()));
+        .change(|scene| scene.messages.autoscaler = Some("no".to_owned()));
     assert_eq!(again(answered), deadline);
 }
 

@@ -236,7 +236,7 @@ proptest! {
     fn a_placeholder_makes_room_for_at_most_five_minutes(
         mut scene in anything(), met in tally(&[("away", 10)]),
     ) {
-        scene.rejection = None;
+        scene.messages.rejection = None;
         if may_come_back(&scene) && keeps_away(&scene) {
             met.count("away");
             let plan = scene.plan();

@@ -52,7 +52,7 @@ fn toleration(key: &str) -> Toleration {
 fn a_placeholder_that_makes_room_records_no_previous_node() {
     let makes_room = settled().change(|scene| {
         scene.statefulset.as_mut().unwrap().spec.previous_node = Some("old".to_owned());
-        scene.rejection = Some("7".into());
+        scene.messages.rejection = Some("7".into());
         scene.inputs.rejected_tasks = vec![rejected_task("build-test")].into();
     });
     let left = format!(
@@ -144,7 +144,7 @@ fn giving_up_a_reserve_restores_the_usual_size_and_deletes_the_big_pod() {
         .with_reserve("cpu=4")
         .change(|scene| {
             scene.run.reserve = Some("auto".to_owned());
-            scene.nodes = vec![node("n", "cpu=2,memory=16Gi")];
+            scene.cluster.nodes = vec![node("n", "cpu=2,memory=16Gi")];
         });
     let expected = json!({"cpu": "50m", "memory": "100Mi"});
     let patch = patch(&too_large);

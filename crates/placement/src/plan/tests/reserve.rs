@@ -73,7 +73,7 @@ fn a_big_placeholder_waits_for_a_node_that_is_large_enough() {
         .in_group(UID)
         .placeholder_unschedulable(300)
         .with_reserve(RESERVE);
-    let waiting = waiting.change(|scene| scene.nodes = vec![node("n", "cpu=2,memory=16Gi")]);
+    let waiting = waiting.change(|scene| scene.cluster.nodes = vec![node("n", "cpu=2,memory=16Gi")]);
     let Decision::Wait(Wait::Node {
         unschedulable,
         autoscaler: None,
@@ -92,7 +92,7 @@ fn only_a_wait_with_a_reserve_names_the_nearest_node() {
     let small = held()
         .in_group(UID)
         .placeholder_unschedulable(300)
-        .change(|scene| scene.nodes = vec![node("n", "cpu=1m")]);
+        .change(|scene| scene.cluster.nodes = vec![node("n", "cpu=1m")]);
     let told = Decision::Wait(Wait::Node {
         unschedulable: Some(NO_NODE.to_owned()),
         autoscaler: None,

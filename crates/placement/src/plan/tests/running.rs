@@ -195,14 +195,14 @@ fn the_new_node_is_recorded_when_the_placeholder_is_bound_to_it() {
 fn refused(scene: Scene, tasks: &[&str]) -> Scene {
     let tasks: Vec<_> = tasks.iter().map(|task| rejected_task(task)).collect();
     scene.change(|scene| {
-        scene.rejection = Some("7".into());
+        scene.messages.rejection = Some("7".into());
         scene.inputs.rejected_tasks = tasks.into();
     })
 }
 
 fn made_room(scene: Scene, count: u32, seconds: i64) -> Scene {
     scene.change(|scene| {
-        scene.yields = Repeated {
+        scene.repeated.yields = Repeated {
             count,
             last: Some(ago(seconds)),
         }
@@ -211,7 +211,7 @@ fn made_room(scene: Scene, count: u32, seconds: i64) -> Scene {
 
 #[test]
 fn the_rejected_tasks_are_read_after_a_rejection_in_the_namespace() {
-    let scene = settled().change(|scene| scene.rejection = Some("7".into()));
+    let scene = settled().change(|scene| scene.messages.rejection = Some("7".into()));
     assert_eq!(scene.plan(), without_timer(Decision::Read(Read::RejectedTasks)));
 }
 
@@ -262,7 +262,7 @@ fn tekton_retries_again_with_growing_pauses_if_another_pod_took_the_room() {
             count,
             last: Some(ago(seconds)),
         };
-        scene.change(|scene| scene.retries = retries).plan()
+        scene.change(|scene| scene.repeated.retries = retries).plan()
     };
     assert_eq!(gone(1, 1), in_seconds(Decision::Wait(Wait::Pause), 1));
     assert_eq!(gone(3, 5), in_seconds(Decision::Wait(Wait::Pause), 3));

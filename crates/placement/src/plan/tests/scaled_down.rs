@@ -40,7 +40,7 @@ fn a_placeholder_stays_scaled_down_while_a_task_waits_for_a_node() {
 fn the_placeholder_joins_a_task_that_is_bound_while_other_tasks_wait() {
     let beside = || enrolled().moved_off().task_waits("big", 1).counted(1);
     assert_eq!(beside().decision(), follow());
-    let made_room = beside().change(|scene| scene.yields = Repeated::default().incremented(ago(4)));
+    let made_room = beside().change(|scene| scene.repeated.yields = Repeated::default().incremented(ago(4)));
     assert_eq!(made_room.plan(), pausing(6));
 }
 
@@ -51,7 +51,7 @@ fn the_wait_of_a_task_that_fits_no_node_names_its_requests_and_the_largest_node(
         .task_waits("big", 60)
         .counted(0)
         .change(|scene| {
-            scene.nodes = vec![node("small", "cpu=2"), node("large", "cpu=8")];
+            scene.cluster.nodes = vec![node("small", "cpu=2"), node("large", "cpu=8")];
         });
     let plan = scene.plan();
     let Decision::Wait(Wait::Fit {
@@ -126,7 +126,7 @@ fn a_requeued_pod_is_requeued_again_after_the_end_of_another_task() {
         enrolled()
             .moved_off()
             .task_waits("old", 60)
-            .change(|scene| scene.moves = Repeated::default().incremented(ago(50)))
+            .change(|scene| scene.repeated.moves = Repeated::default().incremented(ago(50)))
             .change(|scene| {
                 scene.waiting[0].woken = Some(RequeueMark {
                     generation: GENERATION,
@@ -239,7 +239,7 @@ fn a_pod_that_waits_because_of_anti_affinity_is_requeued_every_minute() {
         enrolled()
             .moved_off()
             .task_waits("old", waits)
-            .change(|scene| scene.moves = Repeated::default().incremented(ago(50)))
+            .change(|scene| scene.repeated.moves = Repeated::default().incremented(ago(50)))
             .counted(0)
             .change(|scene| {
                 let pod = &mut scene.waiting[0];
@@ -280,7 +280,7 @@ fn a_placeholder_returns_if_a_requeued_pod_lacks_its_group_for_15_seconds() {
         enrolled()
             .moved_off()
             .task_waits("old", 60)
-            .change(|scene| scene.moves = Repeated::default().incremented(ago(moved)))
+            .change(|scene| scene.repeated.moves = Repeated::default().incremented(ago(moved)))
             .quiet_for(ended)
             .change(|scene| {
                 let pod = &mut scene.waiting[0];

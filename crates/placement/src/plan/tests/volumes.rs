@@ -53,7 +53,7 @@ fn a_held_run_gives_up_pvcs_that_keep_its_placeholder_from_all_nodes_unless_an_a
     let changed_already = waits(2, 30, OTHERS_ARE_TAINTED).spec(|spec| spec.claims.clear());
     assert_eq!(changed_already.decision(), unmounted());
     let promised = waits(2, 30, OTHERS_ARE_TAINTED)
-        .change(|scene| scene.autoscaler = Some("pod triggered scale-up: pool".to_owned()));
+        .change(|scene| scene.messages.autoscaler = Some("pod triggered scale-up: pool".to_owned()));
     for other in [
         promised,
         waits(1, 30, OTHERS_ARE_TAINTED),

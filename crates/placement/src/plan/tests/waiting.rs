@@ -142,7 +142,7 @@ fn the_size_of_a_run_is_what_its_placeholder_requests_or_would_request() {
 fn an_autoscaler_has_30_seconds_to_answer() {
     let answer = |seconds: i64, autoscaler: Option<&str>| {
         let scene = held().placeholder_unschedulable(seconds);
-        waiting(&scene.change(|scene| scene.autoscaler = autoscaler.map(str::to_owned)))
+        waiting(&scene.change(|scene| scene.messages.autoscaler = autoscaler.map(str::to_owned)))
             .unwrap()
             .answer
     };

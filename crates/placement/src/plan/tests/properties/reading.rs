@@ -110,15 +110,16 @@ pub(super) fn lacks_its_group(pod: &WaitingPod) -> bool {
 /// A quota rejected the pod of a task of this run, and the task was read.
 pub(super) fn is_refused(scene: &Scene) -> bool {
     let tasks = scene.inputs.rejected_tasks.get();
-    scene.rejection.is_some() && tasks.is_ok_and(|tasks| !tasks.is_empty())
+    scene.messages.rejection.is_some() && tasks.is_ok_and(|tasks| !tasks.is_empty())
 }
 
 /// The placeholder of a running run makes room in a quota, or made room a short time ago.
 pub(super) fn keeps_away(scene: &Scene) -> bool {
-    let pause = scene.yields.pause(Repeated::PAUSE);
+    let pause = scene.repeated.yields.pause(Repeated::PAUSE);
     let is_over = |last| now().duration_since(last) >= pause.try_into().unwrap();
-    let asks = scene.rejection.is_some() && !is_read(scene, Read::RejectedTasks);
-    !scene.run.is_held_by_us() && (asks || is_refused(scene) || !scene.yields.last.is_none_or(is_over))
+    let asks = scene.messages.rejection.is_some() && !is_read(scene, Read::RejectedTasks);
+    !scene.run.is_held_by_us()
+        && (asks || is_refused(scene) || !scene.repeated.yields.last.is_none_or(is_over))
 }
 
 /// The placeholder has zero replicas, its previous pod has ended or is ending, and no task waits.

@@ -107,8 +107,8 @@ const AROUND_IT: &[Change] = &[
     |scene| scene.node = NodeState::Usable,
     |scene| scene.node = NodeState::Unusable(Cause::Cordoned),
     |scene| scene.node = NodeState::Unusable(Cause::Gone),
-    |scene| scene.nodes = vec![node("small", "cpu=2"), node("large", "cpu=16")],
-    |scene| scene.nodes = vec![node("small", "cpu=2")],
+    |scene| scene.cluster.nodes = vec![node("small", "cpu=2"), node("large", "cpu=16")],
+    |scene| scene.cluster.nodes = vec![node("small", "cpu=2")],
     |scene| *scene = scene.clone().counted(0),
     |scene| *scene = scene.clone().quiet_for(3),
     |scene| *scene = scene.clone().quiet_for(-9999),
@@ -123,18 +123,18 @@ const AROUND_IT: &[Change] = &[
     |scene| scene.waiting.iter_mut().for_each(|pod| pod.relaxed = true),
     |scene| *scene = scene.clone().moved_before(2, 5),
     |scene| *scene = scene.clone().moved_before(u32::MAX, -9999),
-    |scene| scene.moves.last = Some(Timestamp::MIN),
-    |scene| scene.rejection = Some("7".to_owned()),
+    |scene| scene.repeated.moves.last = Some(Timestamp::MIN),
+    |scene| scene.messages.rejection = Some("7".to_owned()),
     |scene| {
-        scene.rejection = Some("7".to_owned());
+        scene.messages.rejection = Some("7".to_owned());
         scene.inputs.rejected_tasks = Vec::new().into();
     },
     a_quota_refuses_a_task,
-    |scene| scene.yields = repeated(1, 4),
-    |scene| scene.yields = repeated(3, 9999),
-    |scene| scene.yields = repeated(u32::MAX, -9999),
-    |scene| scene.retries = repeated(1, 4),
-    |scene| scene.retries = repeated(2, 9999),
+    |scene| scene.repeated.yields = repeated(1, 4),
+    |scene| scene.repeated.yields = repeated(3, 9999),
+    |scene| scene.repeated.yields = repeated(u32::MAX, -9999),
+    |scene| scene.repeated.retries = repeated(1, 4),
+    |scene| scene.repeated.retries = repeated(2, 9999),
     |scene| unread(scene, Read::Assistants),
     |scene| scene.inputs.assistants = vec![assistant(Some(NODE))].into(),
     |scene| scene.inputs.assistants = vec![assistant(Some(NODE)), assistant(None)].into(),
@@ -156,9 +156,9 @@ const ANSWERS: &[Change] = &[
     },
     |scene| *scene = scene.clone().failed_create(TOO_SMALL),
     a_policy_rejects_image_volumes,
-    |scene| scene.cross_namespace_quota = Some("tight".to_owned()),
-    |scene| scene.autoscaler = Some("pod triggered scale-up: pool".to_owned()),
-    |scene| scene.autoscaler = Some("max node group size reached".to_owned()),
+    |scene| scene.cluster.cross_namespace_quota = Some("tight".to_owned()),
+    |scene| scene.messages.autoscaler = Some("pod triggered scale-up: pool".to_owned()),
+    |scene| scene.messages.autoscaler = Some("max node group size reached".to_owned()),
     |scene| scene.turn = Turn::Later(Before::Rejected),
     |scene| scene.turn = Turn::Later(Before::Waiting { ahead: 3 }),
     |scene| scene.turn = over_cap(),
@@ -264,7 +264,7 @@ const USUAL: &[Usual] = &[
     || {
         enrolled()
             .moved_off()
-            .change(|scene| scene.yields = repeated(1, 4))
+            .change(|scene| scene.repeated.yields = repeated(1, 4))
     },
     || done(Strategy::IsolateAlways),
     || done(Strategy::IsolateAlways).adopted(),
@@ -278,7 +278,7 @@ const USUAL: &[Usual] = &[
     || held().with_statefulset().failed_create(TOO_SMALL),
     || {
         let rejected = held().with_statefulset().failed_create("exceeded quota: tight");
-        rejected.change(|scene| scene.cross_namespace_quota = Some("tight".to_owned()))
+        rejected.change(|scene| scene.cluster.cross_namespace_quota = Some("tight".to_owned()))
     },
     || at_its_deadline().unread(Read::Quota),
     || at_its_deadline().change(|scene| no_room(scene, Some(QuotaBlocker::DeletedStatefulSet))),
@@ -353,7 +353,7 @@ fn left_asleep(scene: Scene) -> Scene {
 
 /// A run with an automatic reserve.
 fn too_large_for_all_nodes() -> Scene {
-    let small = |scene: &mut Scene| scene.nodes = vec![node("small", "cpu=2")];
+    let small = |scene: &mut Scene| scene.cluster.nodes = vec![node("small", "cpu=2")];
     let big = |shape: &mut Shape| (shape.reserves, shape.requests) = (true, amounts("cpu=4"));
     automatic(held().placeholder_unschedulable(60))
         .change(small)
@@ -365,7 +365,7 @@ fn change_set(scene: &mut Scene, change: fn(&mut Placeholder)) {
 }
 
 fn a_quota_refuses_a_task(scene: &mut Scene) {
-    scene.rejection = Some("7".to_owned());
+    scene.messages.rejection = Some("7".to_owned());
     scene.inputs.rejected_tasks = vec![rejected_task("build-test")].into();
 }
 

@@ -88,15 +88,15 @@ impl World {
     fn observe(&self, index: usize) -> Observation {
         let life = &self.lives[index];
         let nodes: Vec<_> = self.nodes.iter().filter(|node| !node.gone).map(facts).collect();
-        Observation {
+        let mut observed = Observation {
             statefulset: life.placeholder(),
             pod: life.placeholder_pod(),
             node: node_of(life, &nodes),
-            nodes,
             waiting: life.waiting(),
-            moves: life.moves,
             ..Observation::new(life.run(), Arc::new(self.config.clone()), self.now)
-        }
+        };
+        (observed.cluster.nodes, observed.repeated.moves) = (nodes, life.moves);
+        observed
     }
 }
 

@@ -83,6 +83,7 @@ impl Reconciler {
             .await
             .inspect_err(|_| self.memory.with(&uid, |entry| entry.backoff.count_failure(&uid)))?;
         let active = || self.stores.active(&self.config, &self.clock, &self.memory);
+        // Each run is visited, because other runs may wait for it.
         observed.turn = self.memory.turns.visit(&observed, &self.stores, active);
         Ok(observed)
     }

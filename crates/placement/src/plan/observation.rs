@@ -47,7 +47,8 @@ pub struct Observation {
     pub repeated: RepeatedSteps,
     /// How long the plan waits for the StatefulSet controller before it requeues the StatefulSet.
     pub requeue_in: Duration,
-    /// Whether the run may try to get its placeholder's pod.
+    /// Whether the run may try to get its placeholder's pod. Only a run without a placeholder, or a held run without a node, waits
+    /// for its turn.
     pub turn: Turn,
 }
 

@@ -2,6 +2,7 @@
 //! properties.
 
 use super::*;
+use crate::attempts::{Before, Turn};
 use crate::tally::tally;
 use proptest::prelude::any;
 use proptest::test_runner::Config as Cases;
@@ -11,7 +12,7 @@ use reading::{
     is_over_cap, is_read, is_refused, keeps_away, lacks_its_group, live, may_come_back, name,
     names_observed_object, needs_a_place, release, rests_on, step, usable_placeholder, wanted,
 };
-use scenes::anything;
+use scenes::{anything, over_cap};
 
 pub(super) mod reading;
 pub(super) mod scenes;
@@ -278,6 +279,21 @@ proptest! {
                 prop_assert!(runs && replicas <= Some(0) && replicas.is_some() && scene.pod.is_none());
             }
             _ => {}
+        }
+    }
+
+    #[test]
+    fn only_a_run_without_a_placeholder_or_a_held_run_without_a_node_waits_for_its_turn(
+        scene in anything(), met in tally(&[("without a placeholder", 100), ("without a node", 50)]),
+    ) {
+        let on_turn = |turn| scene.clone().change(|scene| scene.turn = turn).plan();
+        let later = [Before::Rejected, Before::Waiting { ahead: 3 }].map(Turn::Later);
+        let waits = |turn| on_turn(turn) != on_turn(Turn::Now);
+        if later.into_iter().chain([over_cap()]).any(waits) {
+            let has_placeholder = usable_placeholder(&scene).is_some();
+            met.count(if has_placeholder { "without a node" } else { "without a placeholder" });
+            let has_node = scene.pod.as_ref().is_some_and(|pod| pod.node.is_some() && !pod.ending);
+            prop_assert!(!has_placeholder || scene.run.is_held_by_us() && !has_node);
         }
     }
 

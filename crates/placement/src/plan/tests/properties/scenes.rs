@@ -204,7 +204,7 @@ fn another_placeholder() -> QuotaBlocker {
     }
 }
 
-fn over_cap() -> Turn {
+pub(super) fn over_cap() -> Turn {
     Turn::Later(Before::OverCap(OverCap {
         cap: Cap::Cluster(5),
         ahead: 1,

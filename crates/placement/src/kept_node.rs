@@ -11,11 +11,11 @@
 use crate::config::{Config, parse_duration_or_zero};
 use crate::keys;
 use crate::placeholder::spec::name_requirement;
-use crate::placeholder::{container_security, pod_security};
+use crate::placeholder::{idle_container, idle_pod};
 use crate::run::Run;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
-    Affinity, Container, NodeAffinity, NodeSelector, NodeSelectorTerm, Pod, PodSpec, Toleration,
+    Affinity, NodeAffinity, NodeSelector, NodeSelectorTerm, Pod, PodSpec, Toleration,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::collections::{BTreeMap, BTreeSet};
@@ -101,15 +101,10 @@ impl NewKeptNode {
             },
             spec: Some(PodSpec {
                 affinity: Some(on_node(&self.node)),
-                containers: vec![container(image)],
                 tolerations: (!self.tolerations.is_empty()).then(|| self.tolerations.clone()),
                 priority_class_name: Some(PRIORITY_CLASS.to_owned()),
                 active_deadline_seconds: Some(seconds(self.length)),
-                security_context: Some(pod_security()),
-                automount_service_account_token: Some(false),
-                enable_service_links: Some(false),
-                termination_grace_period_seconds: Some(0),
-                ..PodSpec::default()
+                ..idle_pod(idle_container(keys::KEPT_NODE, image))
             }),
             status: None,
         }
@@ -166,16 +161,6 @@ fn on_node(node: &str) -> Affinity {
             preferred_during_scheduling_ignored_during_execution: None,
         }),
         ..Affinity::default()
-    }
-}
-
-fn container(image: &str) -> Container {
-    Container {
-        name: keys::KEPT_NODE.to_owned(),
-        image: Some(image.to_owned()),
-        args: Some(vec![keys::PLACEHOLDER.to_owned()]),
-        security_context: Some(container_security()),
-        ..Container::default()
     }
 }
 

@@ -5,8 +5,7 @@
 //! controllers react to labels of the run: Kueue would queue the placeholder, and webhooks would inject sidecars.
 //!
 //! While the run is held, the placeholder requests the run's reserve, so that its node has room for the tasks. Then the
-//! placeholder gets the usual size: the pod is resized in place, or replaced by a small pod if it cannot be resized
-//!.
+//! placeholder gets the usual size: the pod is resized in place, or replaced by a small pod if it cannot be resized.
 
 use crate::config::Config;
 use crate::image_pull::Images;
@@ -136,7 +135,6 @@ fn pod_spec(run: &Run, enrolment: Enrolment, size: &size::Size, config: &Config,
     let template = &run.template;
     PodSpec {
         affinity: Some(affinity::build(run, enrolment)),
-        containers: vec![container(size, image)],
         volumes: non_empty(volumes(&run.claims, &Images::default())),
         node_selector: Some(node_selector(template, config)).filter(|selector| !selector.is_empty()),
         tolerations: non_empty(tolerations_with(run, &config.placeholder_tolerations)),
@@ -145,11 +143,10 @@ fn pod_spec(run: &Run, enrolment: Enrolment, size: &size::Size, config: &Config,
         runtime_class_name: template.runtime_class_name.clone(),
         service_account_name: template.service_account.clone(),
         image_pull_secrets: non_empty(pull_secrets(template, config)),
-        security_context: Some(pod_security()),
-        automount_service_account_token: Some(false),
-        enable_service_links: Some(false),
-        termination_grace_period_seconds: Some(0),
-        ..PodSpec::default()
+        ..idle_pod(Container {
+            resources: Some(size.resources()),
+            ..idle_container(keys::PLACEHOLDER, image)
+        })
     }
 }
 
@@ -188,12 +185,24 @@ fn pull_secrets(template: &PodTemplate, config: &Config) -> Vec<LocalObjectRefer
         .collect()
 }
 
-fn container(size: &size::Size, image: &str) -> Container {
+/// A pod that only waits, and passes the restricted Pod Security Standard.
+pub(crate) fn idle_pod(container: Container) -> PodSpec {
+    PodSpec {
+        containers: vec![container],
+        security_context: Some(pod_security()),
+        automount_service_account_token: Some(false),
+        enable_service_links: Some(false),
+        termination_grace_period_seconds: Some(0),
+        ..PodSpec::default()
+    }
+}
+
+/// A container that runs `pod-affinity placeholder`.
+pub(crate) fn idle_container(name: &str, image: &str) -> Container {
     Container {
-        name: keys::PLACEHOLDER.to_owned(),
+        name: name.to_owned(),
         image: Some(image.to_owned()),
         args: Some(vec![keys::PLACEHOLDER.to_owned()]),
-        resources: Some(size.resources()),
         security_context: Some(container_security()),
         ..Container::default()
     }
@@ -201,7 +210,7 @@ fn container(size: &size::Size, image: &str) -> Container {
 
 /// The image names its user by number, so that the kubelet can verify that the user is not root. The cluster may choose
 /// another user: OpenShift would reject a number in the pod.
-pub(crate) fn pod_security() -> PodSecurityContext {
+fn pod_security() -> PodSecurityContext {
     PodSecurityContext {
         run_as_non_root: Some(true),
         seccomp_profile: Some(SeccompProfile {
@@ -212,7 +221,7 @@ pub(crate) fn pod_security() -> PodSecurityContext {
     }
 }
 
-pub(crate) fn container_security() -> SecurityContext {
+fn container_security() -> SecurityContext {
     SecurityContext {
         allow_privilege_escalation: Some(false),
         read_only_root_filesystem: Some(true),

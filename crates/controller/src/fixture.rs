@@ -71,6 +71,17 @@ pub(crate) fn run() -> Run {
     }
 }
 
+/// A run that runs, and was last on node n1.
+pub(crate) fn running() -> Run {
+    Run {
+        status: SpecStatus::Unset,
+        hold: false,
+        group: Some("u1".into()),
+        node: Some("n1".into()),
+        ..run()
+    }
+}
+
 pub(crate) fn enrolment() -> Enrolment {
     Enrolment {
         strategy: Strategy::ColocateCompleted,
@@ -468,6 +479,11 @@ pub(crate) fn exposition(registry: &Registry) -> String {
     let mut text = String::new();
     prometheus_client::encoding::text::encode(&mut text, registry).unwrap();
     text
+}
+
+/// The API server's answer to a write, whose content no test needs.
+pub(crate) fn written() -> Value {
+    json!({"metadata": {}})
 }
 
 /// An API server that gives scripted responses and records the calls.

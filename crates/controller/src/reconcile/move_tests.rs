@@ -1,22 +1,14 @@
 //! Looks at runs that leave their node.
 
-use crate::fixture::{Caches, Server, exposition, is_at_rest, node, reconciler, run, stuck_task};
+use crate::fixture::{
+    Caches, Server, exposition, is_at_rest, node, reconciler, run, running, stuck_task, written,
+};
 use jiff::{SignedDuration, Timestamp};
 use placement::config::Config;
 use placement::keys;
-use placement::run::{Run, SpecStatus};
+use placement::run::Run;
 use serde_json::{Value, json};
 use std::time::Duration;
-
-fn running() -> Run {
-    Run {
-        status: SpecStatus::Unset,
-        hold: false,
-        group: Some("u1".into()),
-        node: Some("n1".into()),
-        ..run()
-    }
-}
 
 fn ago(seconds: i64) -> Timestamp {
     Timestamp::now() - SignedDuration::from_secs(seconds)
@@ -33,10 +25,6 @@ fn stuck(seconds: i64) -> Caches {
 
 fn list(items: &Value) -> Value {
     json!({"metadata": {}, "items": items})
-}
-
-fn written() -> Value {
-    json!({"metadata": {}})
 }
 
 /// Answers for the count, which finds nothing, and for the write.

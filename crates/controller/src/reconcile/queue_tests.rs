@@ -1,8 +1,8 @@
 //! The order of runs that wait for a node.
 
-use super::tests::{held, written};
+use super::tests::held;
 use super::*;
-use crate::fixture::{Caches, Server, node, reconciler};
+use crate::fixture::{Caches, Server, node, reconciler, written};
 use crate::turns;
 use futures::StreamExt;
 use futures::channel::mpsc::UnboundedReceiver;

@@ -1,9 +1,8 @@
 //! Which inputs a reconciliation reads, how often, and in whose turn.
 
-use super::tests::{held, written};
+use super::tests::held;
 use super::*;
-use crate::fixture::{Caches, Server, at, clock_of, reconciler, run};
-use placement::run::SpecStatus;
+use crate::fixture::{Caches, Server, at, clock_of, reconciler, run, running, written};
 use serde_json::{Value, json};
 use std::sync::atomic::Ordering;
 
@@ -347,21 +346,6 @@ async fn the_inputs_of_a_placeholder_are_read_once_a_second_and_at_once_after_a_
     }
 }
 
-/// A run that runs; its placeholder is on node n1.
-fn running() -> (Run, Caches) {
-    let running = Run {
-        status: SpecStatus::Unset,
-        hold: false,
-        group: Some("u1".into()),
-        node: Some("n1".into()),
-        ..run()
-    };
-    let mut caches = Caches::ready();
-    caches.add_set(&run(), "s1");
-    caches.add_pod(&run(), "p1", Some("n1"));
-    (running, caches)
-}
-
 #[tokio::test]
 async fn a_rejection_by_a_quota_is_read_until_it_is_handled_or_concerns_another_run() {
     let rejected = |items: Value| (200, json!({"metadata": {}, "items": items}));
@@ -377,7 +361,9 @@ async fn a_rejection_by_a_quota_is_read_until_it_is_handled_or_concerns_another_
     ] {
         server.answer(status, body);
     }
-    let (running, mut caches) = running();
+    let mut caches = Caches::ready();
+    caches.add_set(&run(), "s1");
+    caches.add_pod(&run(), "p1", Some("n1"));
     let (mut reconciler, ..) = reconciler(&caches, &server);
     let seconds = Arc::default();
     reconciler.clock = clock_of(&seconds);
@@ -393,10 +379,10 @@ async fn a_rejection_by_a_quota_is_read_until_it_is_handled_or_concerns_another_
         seconds.store(second, Ordering::Relaxed);
         caches.add_rejected_task("ns", "build-test", rejection);
         if away {
-            caches.add_set_of(&running, "s1", &json!({"spec": {"replicas": 0}}));
-            caches.remove_pod(&running);
+            caches.add_set_of(&run(), "s1", &json!({"spec": {"replicas": 0}}));
+            caches.remove_pod(&run());
         }
-        reconciler.reconcile(running.clone()).await.unwrap();
+        reconciler.reconcile(running()).await.unwrap();
         calls.extend(expected);
         assert_eq!(methods(&server), calls, "{second}");
     }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::fixture::{Caches, Server, at, exposition, is_at_rest, reconciler, run};
+use crate::fixture::{Caches, Server, at, exposition, is_at_rest, reconciler, run, written};
 use jiff::Timestamp;
 use placement::run::SpecStatus;
 use serde_json::json;
@@ -18,10 +18,6 @@ fn waiting() -> Run {
         group: Some("u1".into()),
         ..held()
     }
-}
-
-pub(super) fn written() -> serde_json::Value {
-    json!({"metadata": {}})
 }
 
 #[tokio::test]

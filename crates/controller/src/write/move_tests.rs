@@ -4,7 +4,7 @@ use super::tests::{SETS, act, act_on, observed, seen_on, step, write};
 use super::*;
 use crate::api_error::ErrorCause;
 use crate::fixture::{
-    Caches, Server, at, cluster, node as node_json, observed_pod, placeholder, reconciler, run,
+    Caches, Server, at, cluster, node as node_json, observed_pod, placeholder, reconciler, run, written,
 };
 use crate::read::Tasks;
 use placement::node::Cause as Trouble;
@@ -14,13 +14,9 @@ use placement::plan::{Action, Inputs, Read, Requeue, Resize, Tasks as Counted, W
 use placement::quota_room::RejectedTask;
 use placement::resources::Resources;
 use placement::run::SpecStatus;
-use serde_json::{Value, json};
+use serde_json::json;
 
 const POD: &str = "/api/v1/namespaces/ns/pods";
-
-fn written() -> Value {
-    json!({"metadata": {}})
-}
 
 fn waiting(name: &str) -> WaitingPod {
     WaitingPod {

@@ -2,13 +2,12 @@ use super::*;
 use crate::api_error::ErrorCause;
 use crate::fixture::{
     Caches, Call, Server, at, cluster, enrolment, nothing, observed_pod, observed_set, placeholder,
-    reconciler, run,
+    reconciler, run, running,
 };
 use placement::additions;
 use placement::config::Config;
 use placement::names::RunKey;
 use placement::plan::{Action, Creation, Decision, Inputs, New, Quota, Read, Target, Unschedulable, plan};
-use placement::run::{Run, SpecStatus};
 use placement::statefulset_quota::QuotaBlocker;
 use placement::strategy::Strategy;
 use placement::warm::WarmNodes;
@@ -451,14 +450,10 @@ async fn a_call_that_is_never_answered_ends_as_an_error() {
 
 /// A run that runs, and whose annotation says another node than its placeholder is on.
 fn moved_to(node: &str) -> Observation {
-    let run = Run {
-        status: SpecStatus::Unset,
-        hold: false,
-        group: Some("u1".into()),
-        node: Some("n1".into()),
-        ..run()
-    };
-    Observation { run, ..seen_on(node) }
+    Observation {
+        run: running(),
+        ..seen_on(node)
+    }
 }
 
 #[tokio::test]

@@ -36,7 +36,6 @@ mod run;
 mod takeover_tests;
 mod tekton_flags;
 mod turns;
-mod volumes;
 mod waiting_pods;
 mod watch;
 mod write;

@@ -11,21 +11,22 @@ use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::Resource;
 use kube::api::{Api, ListParams};
 use placement::keys;
+use placement::mounts::{Claim, needs_volume};
 use placement::node::{self, NodeState};
 use placement::plan::{AssistantPod, Observation, PlaceholderPod};
 use placement::quota_room::RejectedTask;
 use placement::requests::Operation;
 use placement::run::Run;
-use placement::volume::{NodeNames, is_only_on, pin};
+use placement::volume::{NodeNames, is_only_on, pin, required};
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use tekton::PipelineRun;
 use tekton::tasks::TaskRun;
 
-/// The result of a count.
+/// The run's task pods, counted at the API server, and the placeholder's node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Tasks {
+pub(crate) struct TaskPods {
     /// Names of the live pods on the placeholder's node, or on any node if the placeholder has no node.
     pub(crate) live: Vec<String>,
     /// When the last of the ended pods ended.
@@ -40,7 +41,7 @@ pub(crate) struct Tasks {
     pub(crate) claims_of_waiting: Vec<BTreeSet<String>>,
 }
 
-impl Tasks {
+impl TaskPods {
     /// Adds a pod to the count. `there` is the node of the run's placeholder.
     #[must_use]
     pub(crate) fn and(mut self, pod: &PodView, there: Option<&str>) -> Self {
@@ -65,10 +66,10 @@ impl Cluster {
         &self,
         run: &Run,
         placeholder: Option<&PlaceholderPod>,
-    ) -> Result<Tasks, StepError> {
+    ) -> Result<TaskPods, StepError> {
         let node = placeholder.and_then(|pod| pod.node.as_deref());
         let tasks = self.start_count(placeholder).await?;
-        let and_one = |tasks: Tasks, pod: &PodView| tasks.and(pod, node);
+        let and_one = |tasks: TaskPods, pod: &PodView| tasks.and(pod, node);
         self.fold_task_pods(Operation::Count, run, tasks, and_one).await
     }
 
@@ -90,7 +91,7 @@ impl Cluster {
     pub(crate) async fn pinned_by_volume(
         &self,
         run: &Run,
-        tasks: &Tasks,
+        tasks: &TaskPods,
         node: &str,
     ) -> Result<Option<String>, StepError> {
         let here = NodeNames {
@@ -112,6 +113,28 @@ impl Cluster {
         Ok(pin(&only_here, waiting).map(str::to_owned))
     }
 
+    /// The PVCs of the run that exist, with the node affinity of their volumes.
+    pub(crate) async fn existing_claims(&self, run: &Run) -> Result<Vec<Claim>, StepError> {
+        let api: Api<PersistentVolumeClaim> = self.api(&run.key.namespace);
+        let mut claims = Vec::new();
+        for name in &run.claims {
+            let Some(claim) = with_timeout(Operation::Claims, api.get_opt(name)).await? else {
+                continue;
+            };
+            let volume = if needs_volume(run, &claim) {
+                self.volume(Operation::Claims, Some(&claim)).await?
+            } else {
+                None
+            };
+            claims.push(Claim {
+                name: name.clone(),
+                claim,
+                required: volume.as_ref().and_then(required).cloned(),
+            });
+        }
+        Ok(claims)
+    }
+
     async fn is_only_on(&self, namespace: &str, claim: &str, node: NodeNames<'_>) -> Result<bool, StepError> {
         let claims: Api<PersistentVolumeClaim> = self.api(namespace);
         let claim = with_timeout(Operation::Count, claims.get_opt(claim)).await?;
@@ -120,7 +143,7 @@ impl Cluster {
     }
 
     /// The `PersistentVolume` that the PVC is bound to.
-    pub(crate) async fn volume(
+    async fn volume(
         &self,
         operation: Operation,
         claim: Option<&PersistentVolumeClaim>,
@@ -133,17 +156,17 @@ impl Cluster {
     }
 
     /// The start of a count: the state of the placeholder's node, and no tasks.
-    async fn start_count(&self, placeholder: Option<&PlaceholderPod>) -> Result<Tasks, StepError> {
+    async fn start_count(&self, placeholder: Option<&PlaceholderPod>) -> Result<TaskPods, StepError> {
         let Some((pod, name)) = placeholder.and_then(|pod| Some((pod, pod.node.as_deref()?))) else {
-            return Ok(Tasks::default());
+            return Ok(TaskPods::default());
         };
         let nodes: Api<WatchedNode> = Api::all(self.client.clone());
         let found = with_timeout(Operation::Count, nodes.get_opt(name)).await?;
         let facts = found.as_ref().and_then(WatchedNode::facts);
-        Ok(Tasks {
+        Ok(TaskPods {
             node: node::state(facts.as_ref(), &pod.tolerations),
             hostname: found.as_ref().and_then(WatchedNode::hostname),
-            ..Tasks::default()
+            ..TaskPods::default()
         })
     }
 
@@ -167,18 +190,13 @@ impl Cluster {
         Ok(found.items.into_iter().next())
     }
 
-    /// The current run with all its labels, which the cache does not keep; `None` if the run was deleted. Lists the runs, because
-    /// the controller has the right to list for its watch, but needs no right to get.
-    async fn read(&self, operation: Operation, run: &Run) -> Result<Option<PipelineRun>, StepError> {
-        named(operation, &self.api(&run.key.namespace), run).await
-    }
-
-    /// The run's labels whose keys are in `placeholder-copied-labels`.
+    /// The run's labels whose keys are in `placeholder-copied-labels`. The cache does not keep all labels.
     pub(crate) async fn copied_labels(
         &self,
         observed: &Observation,
     ) -> Result<BTreeMap<String, String>, StepError> {
-        let run = self.read(Operation::Labels, &observed.run).await?;
+        let (run, namespace) = (&observed.run, &observed.run.key.namespace);
+        let run: Option<PipelineRun> = named(Operation::Labels, &self.api(namespace), run).await?;
         let mut labels = run.and_then(|run| run.metadata.labels).unwrap_or_default();
         labels.retain(|key, _| observed.config.placeholder_copied_labels.contains(key));
         Ok(labels)
@@ -231,7 +249,8 @@ where
     Ok(with_timeout(operation, runs.list(&named)).await?.items)
 }
 
-/// Lists the run by name, in any view. A run with the same name and another UID is a different run.
+/// The run in any view; `None` if the run was deleted. A run with the same name and another UID is a different run. Lists the run by
+/// name, because the controller has the right to list for its watch, but needs no right to get.
 pub(crate) async fn named<K>(operation: Operation, runs: &Api<K>, run: &Run) -> Result<Option<K>, StepError>
 where
     K: Resource + Clone + DeserializeOwned + Debug,

@@ -74,15 +74,15 @@ async fn of_pods_that_wait_one_that_mounts_no_volume_of_this_node_only_lets_the_
     }
 }
 
-fn count(pods: &[Value]) -> Tasks {
+fn count(pods: &[Value]) -> TaskPods {
     count_at(pods, Some("n1"))
 }
 
-fn count_at(pods: &[Value], there: Option<&str>) -> Tasks {
+fn count_at(pods: &[Value], there: Option<&str>) -> TaskPods {
     let pods = pods
         .iter()
         .map(|pod| serde_json::from_value::<PodView>(pod.clone()).unwrap());
-    pods.fold(Tasks::default(), |count, pod| count.and(&pod, there))
+    pods.fold(TaskPods::default(), |count, pod| count.and(&pod, there))
 }
 
 fn pod(node: Option<&str>, phase: &str, ended: Option<i64>) -> Value {

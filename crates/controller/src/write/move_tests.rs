@@ -6,11 +6,11 @@ use crate::api_error::ErrorCause;
 use crate::fixture::{
     Caches, Server, at, cluster, node as node_json, observed_pod, placeholder, reconciler, run, written,
 };
-use crate::read::Tasks;
+use crate::read::TaskPods;
 use placement::node::Cause as Trouble;
 use placement::node::NodeState;
 use placement::plan::RequeueMark;
-use placement::plan::{Action, Inputs, Read, Requeue, Resize, Tasks as Counted, WaitingPod};
+use placement::plan::{Action, Inputs, Read, Requeue, Resize, Tasks, WaitingPod};
 use placement::quota_room::RejectedTask;
 use placement::resources::Resources;
 use placement::run::SpecStatus;
@@ -36,7 +36,7 @@ fn on_cordoned_node() -> Observation {
 /// No task of the run lives, and no volume ties the run to its node.
 fn no_tasks() -> Inputs {
     Inputs {
-        tasks: Counted::default().into(),
+        tasks: Tasks::default().into(),
         ..Inputs::default()
     }
 }
@@ -287,7 +287,7 @@ async fn tasks_are_counted_page_by_page_after_a_read_of_the_node() {
         .tasks(&run(), Some(&observed_pod(Some("n1"))))
         .await
         .unwrap();
-    let expected = Tasks {
+    let expected = TaskPods {
         live: vec!["build".to_owned()],
         ended: Some(at(5)),
         node: NodeState::Unusable(Trouble::Cordoned),

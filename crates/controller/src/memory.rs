@@ -6,7 +6,7 @@
 use crate::observe::{Recall, Remembered};
 use crate::turns::Turns;
 use jiff::Timestamp;
-use placement::plan::{Placeholder, PlaceholderPod, Repeated, RepeatedSteps, Resize, TaskCount};
+use placement::plan::{Placeholder, PlaceholderPod, Repeated, TaskCount};
 use placement::run::Run;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -39,20 +39,11 @@ pub(crate) struct RunMemory {
     pub(crate) reported: EventDeduplicator,
     pub(crate) timers: Timers,
     pub(crate) requeues: Requeues,
-    pub(crate) repeated: RepeatedSteps,
+    /// What the next observation recalls.
+    pub(crate) recalled: Remembered,
     /// When the last task before the last move ended.
     quiet_at_move: Option<Timestamp>,
-    /// The last refusal by a quota that was handled, or that concerned another run.
-    settled_refusal: Option<String>,
-    /// The API server rejected the placeholder because of the run's podTemplate, with this message.
-    pub(crate) invalid_template: Option<String>,
     task_count: Option<TaskCount>,
-    /// The controller observed a pod of the group that has the annotation for relaxed affinity.
-    relaxed: bool,
-    /// UID of the placeholder's pod that was resized, and the answer of the API server.
-    pub(crate) resize: Option<(String, Resize)>,
-    /// UID of the placeholder that the controller deleted last. The cache may still have the placeholder.
-    pub(crate) deleted: Option<String>,
 }
 
 /// How often the controller requeued the placeholder's StatefulSet while the pod is missing, and when the next requeue is due.
@@ -110,7 +101,7 @@ impl Recall for Memory {
         set: Option<&Placeholder>,
         pod: Option<&PlaceholderPod>,
         now: Timestamp,
-    ) -> Remembered {
+    ) -> (Remembered, Duration) {
         let lacks_pod = lacks_pod(set, pod);
         let recall = |entry: &mut RunMemory| entry.recall(lacks_pod, now);
         if run.is_held_by_us() && lacks_pod {
@@ -127,21 +118,13 @@ fn lacks_pod(set: Option<&Placeholder>, pod: Option<&PlaceholderPod>) -> bool {
 }
 
 impl RunMemory {
-    fn recall(&mut self, lacks_pod: bool, now: Timestamp) -> Remembered {
-        Remembered {
-            repeated: self.repeated,
-            relaxed: self.relaxed,
-            settled_refusal: self.settled_refusal.clone(),
-            invalid_template: self.invalid_template.clone(),
-            requeue_in: self.requeues.pause(lacks_pod, now),
-            resize: self.resize.clone(),
-            deleted: self.deleted.clone(),
-        }
+    fn recall(&mut self, lacks_pod: bool, now: Timestamp) -> (Remembered, Duration) {
+        (self.recalled.clone(), self.requeues.pause(lacks_pod, now))
     }
 
     /// Records that a rejection by a quota concerned another run.
-    pub(crate) fn settled(&mut self, refusal: Option<String>) {
-        self.settled_refusal = refusal;
+    pub(crate) fn settled(&mut self, rejection: Option<String>) {
+        self.recalled.settled_rejection = rejection;
     }
 
     /// Records a count of tasks. Returns the count with the time of the previous one. If a task ran since the last move, the move
@@ -150,31 +133,34 @@ impl RunMemory {
         let task_count = TaskCount::after(self.task_count, live, ended, now);
         self.task_count = Some(task_count);
         if task_count.quiet_since > self.quiet_at_move {
-            self.repeated.moves.count = 0;
+            self.recalled.repeated.moves.count = 0;
         }
         task_count
     }
 
     /// Records a pod whose affinity the webhook relaxed. The pod leaves the cache as soon as it is bound.
     pub(crate) fn relaxed(&mut self) {
-        self.relaxed = true;
+        self.recalled.relaxed = true;
     }
 
     /// Records that the placeholder made room.
     pub(crate) fn made_room(&mut self, now: Timestamp) {
-        self.repeated.yields = self.repeated.yields.incremented(now);
-        self.repeated.retries = Repeated::default();
+        let repeated = &mut self.recalled.repeated;
+        repeated.yields = repeated.yields.incremented(now);
+        repeated.retries = Repeated::default();
     }
 
-    /// Records that the controller requeued the run's TaskRuns after this refusal.
-    pub(crate) fn retried(&mut self, refusal: String, now: Timestamp) {
-        self.settled_refusal = Some(refusal);
-        self.repeated.retries = self.repeated.retries.incremented(now);
+    /// Records that the controller requeued the run's TaskRuns after this rejection.
+    pub(crate) fn retried(&mut self, rejection: String, now: Timestamp) {
+        self.recalled.settled_rejection = Some(rejection);
+        let repeated = &mut self.recalled.repeated;
+        repeated.retries = repeated.retries.incremented(now);
     }
 
     /// Records that the run gave up its node.
     pub(crate) fn moved_off(&mut self, pod: Option<String>, now: Timestamp) {
-        self.repeated.moves = self.repeated.moves.incremented(now);
+        let repeated = &mut self.recalled.repeated;
+        repeated.moves = repeated.moves.incremented(now);
         self.quiet_at_move = self.task_count.and_then(|count| count.quiet_since);
         self.timers.moved_off(pod, now);
     }

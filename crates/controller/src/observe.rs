@@ -63,25 +63,29 @@ pub(crate) struct Stores {
 
 /// The controller's memory.
 pub(crate) trait Recall {
-    /// The memory of a run with this placeholder.
+    /// The memory of a run with this placeholder, and the pause before its StatefulSet is requeued.
     fn recall(
         &self,
         run: &Run,
         set: Option<&Placeholder>,
         pod: Option<&PlaceholderPod>,
         now: Timestamp,
-    ) -> Remembered;
+    ) -> (Remembered, Duration);
 }
 
 /// The part of a run's memory that an observation uses.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Remembered {
     pub(crate) repeated: RepeatedSteps,
+    /// The controller observed a pod of the group that has the annotation for relaxed affinity.
     pub(crate) relaxed: bool,
-    pub(crate) settled_refusal: Option<String>,
+    /// The last rejection by a quota that was handled, or that concerned another run.
+    pub(crate) settled_rejection: Option<String>,
+    /// The API server rejected the placeholder because of the run's podTemplate, with this message.
     pub(crate) invalid_template: Option<String>,
-    pub(crate) requeue_in: Duration,
+    /// UID of the placeholder's pod that was resized, and the answer of the API server.
     pub(crate) resize: Option<(String, Resize)>,
+    /// UID of the placeholder that the controller deleted last. The cache may still have the placeholder.
     pub(crate) deleted: Option<String>,
 }
 
@@ -115,7 +119,7 @@ impl Stores {
 
     fn read(&self, run: Run, config: Arc<Config>, now: Timestamp, memory: &impl Recall) -> Observation {
         let (mut set, mut pod) = (self.set(&run.key), self.pod(&run.key));
-        let memory = memory.recall(&run, set.as_ref(), pod.as_ref(), now);
+        let (memory, requeue_in) = memory.recall(&run, set.as_ref(), pod.as_ref(), now);
         if let Some(set) = set
             .as_mut()
             .filter(|set| memory.deleted.as_ref() == Some(&set.uid))
@@ -134,7 +138,7 @@ impl Stores {
             messages: self.messages(&run.key, set.as_ref(), pod.as_ref(), &memory),
             cluster: self.cluster_facts(&run, pod.as_ref()),
             repeated: memory.repeated,
-            requeue_in: memory.requeue_in,
+            requeue_in,
             turn: Turn::Now,
             now,
             config,
@@ -153,7 +157,7 @@ impl Stores {
     ) -> Messages {
         let placeholder = run.placeholder();
         let latest = |events, name: &str, uid: &str| latest(events, &run.namespace, name, uid);
-        let is_open = |rejection: &String| memory.settled_refusal.as_ref() != Some(rejection);
+        let is_open = |rejection: &String| memory.settled_rejection.as_ref() != Some(rejection);
         Messages {
             failed_create: set.and_then(|set| latest(&self.failed_creates, placeholder.as_str(), &set.uid)),
             autoscaler: pod.and_then(|pod| latest(&self.autoscalers, &placeholder.pod(), &pod.uid)),

@@ -213,7 +213,7 @@ impl Reconciler {
         };
         let counted = |entry: &mut RunMemory| {
             let task_count = entry.counted(live, ended, observed.now);
-            (task_count, entry.repeated.moves)
+            (task_count, entry.recalled.repeated.moves)
         };
         let (task_count, moves) = self.memory.with(&observed.run.key.uid, counted);
         observed.repeated.moves = moves;

@@ -165,12 +165,12 @@ fn remember(
         }
         Ok(Effect::ResizeRefused) => {
             entry.backoff.on_success(decision, observed.now);
-            entry.resize = pod().map(|uid| (uid, Resize::Refused));
+            entry.recalled.resize = pod().map(|uid| (uid, Resize::Refused));
             Some(Duration::ZERO)
         }
         Ok(Effect::Overtaken) | Err(_) => {
             if let Some(message) = result.as_ref().err().and_then(StepError::invalid_template) {
-                entry.invalid_template = Some(message);
+                entry.recalled.invalid_template = Some(message);
             }
             let uid = &observed.run.key.uid;
             Some(entry.backoff.failed(uid, decision, observed.now))
@@ -181,11 +181,11 @@ fn remember(
 fn acted(turns: &Turns, entry: &mut RunMemory, observed: &Observation, step: &Step) -> Option<Duration> {
     for action in &step.actions {
         if let Action::Delete(Target::Placeholder(uid)) = action {
-            entry.deleted = Some(uid.clone());
+            entry.recalled.deleted = Some(uid.clone());
         }
     }
     if let [.., Action::Pod(PodChange::Resize(uid))] = step.actions.as_slice() {
-        entry.resize = Some((uid.clone(), Resize::Accepted));
+        entry.recalled.resize = Some((uid.clone(), Resize::Accepted));
     }
     if let [Action::Requeue(Requeue::TaskRuns { rejection, .. })] = step.actions.as_slice() {
         entry.retried(rejection.clone(), observed.now);

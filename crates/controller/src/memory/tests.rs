@@ -146,7 +146,7 @@ async fn the_answer_to_a_resize_concerns_one_pod_only() {
     for (uid, answer, expected) in cases {
         let (mut caches, memory) = (Caches::ready(), Memory::default());
         caches.add_pod(&run(), uid, Some("n1"));
-        memory.with("u1", |entry| entry.resize = Some(("p1".into(), answer)));
+        memory.with("u1", |entry| entry.recalled.resize = Some(("p1".into(), answer)));
         let clock = clock();
         let observed = caches.stores.observe(run(), &caches.config, &clock, &memory);
         let observed = observed.await.unwrap();
@@ -159,7 +159,7 @@ async fn a_placeholder_that_the_controller_deleted_does_not_count_until_its_dele
     for (uid, deleting) in [("s1", true), ("s2", false)] {
         let (mut caches, memory) = (Caches::ready(), Memory::default());
         caches.add_set(&run(), "s1");
-        memory.with("u1", |entry| entry.deleted = Some(uid.into()));
+        memory.with("u1", |entry| entry.recalled.deleted = Some(uid.into()));
         let clock = clock();
         let observed = caches.stores.observe(run(), &caches.config, &clock, &memory);
         let observed = observed.await.unwrap();
@@ -174,15 +174,21 @@ fn a_task_that_ran_since_the_last_move_ends_the_pause_between_moves() {
     entry.moved_off(None, at(6));
     entry.moved_off(None, at(20));
     entry.counted(0, Some(at(5)), at(40));
-    assert_eq!(entry.repeated.moves.count, 2, "no task ran");
+    assert_eq!(entry.recalled.repeated.moves.count, 2, "no task ran");
     entry.counted(0, Some(at(41)), at(42));
     assert_eq!(
-        (entry.repeated.moves.count, entry.repeated.moves.last),
+        (
+            entry.recalled.repeated.moves.count,
+            entry.recalled.repeated.moves.last
+        ),
         (0, Some(at(20)))
     );
     entry.moved_off(None, at(43));
     entry.counted(0, Some(at(41)), at(44));
-    assert_eq!(entry.repeated.moves.count, 1, "that task ran before this move");
+    assert_eq!(
+        entry.recalled.repeated.moves.count, 1,
+        "that task ran before this move"
+    );
 }
 
 #[test]
@@ -191,7 +197,10 @@ fn each_move_counts_and_the_time_without_a_node_starts_with_the_first() {
     entry.moved_off(Some("p1".into()), at(0));
     entry.moved_off(None, at(20));
     assert_eq!(
-        (entry.repeated.moves.count, entry.repeated.moves.last),
+        (
+            entry.recalled.repeated.moves.count,
+            entry.recalled.repeated.moves.last
+        ),
         (2, Some(at(20)))
     );
     assert_eq!(entry.timers.nodeless(), Some((at(0), Some("p1".into()))));
@@ -201,14 +210,14 @@ fn each_move_counts_and_the_time_without_a_node_starts_with_the_first() {
 fn a_settled_run_leaves_nothing_behind() {
     let memory = Memory::default();
     memory.with("u1", |entry| entry.moved_off(None, at(0)));
-    assert!(memory.forget("u1").unwrap().repeated.moves.count == 1);
+    assert!(memory.forget("u1").unwrap().recalled.repeated.moves.count == 1);
     assert!(memory.forget("u1").is_none());
     assert!(memory.lock().is_empty());
 }
 
 /// What is remembered of a run without a placeholder.
 fn recalled(memory: &Memory) -> Remembered {
-    memory.recall(&run(), None, None, at(0))
+    memory.recall(&run(), None, None, at(0)).0
 }
 
 #[test]

@@ -220,7 +220,8 @@ async fn moves_and_yields_and_retries_are_remembered_for_the_pause_before_the_ne
         let (reconciler, _, registry) = reconciler(&Caches::ready(), &Server::start());
         let (report, memory) = (&reconciler.report, &reconciler.memory);
         report.step(memory, &observed, plan, Ok(Effect::Written)).unwrap();
-        let repeated = memory.recall(&observed.run, None, None, observed.now).repeated;
+        let (entry, _) = memory.recall(&observed.run, None, None, observed.now);
+        let repeated = entry.repeated;
         let counted = [repeated.moves, repeated.yields, repeated.retries];
         assert_eq!(counted.map(|it| it.count), expected, "{decision:?}");
         let last = counted.iter().find_map(|it| it.last);
@@ -248,8 +249,8 @@ async fn a_placeholder_that_was_requeued_is_given_time_to_get_its_pod() {
         let (report, memory) = (&reconciler.report, &reconciler.memory);
         let plan = report.step(memory, &observed, plan, Ok(Effect::Written)).unwrap();
         assert_eq!(plan.again, Some(Duration::from_secs(5)), "{decision:?}");
-        let entry = memory.recall(&observed.run, Some(&observed_set()), None, observed.now);
-        assert_eq!(entry.requeue_in, Duration::from_secs(5), "{decision:?}");
+        let (_, requeue_in) = memory.recall(&observed.run, Some(&observed_set()), None, observed.now);
+        assert_eq!(requeue_in, Duration::from_secs(5), "{decision:?}");
     }
 }
 

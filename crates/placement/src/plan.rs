@@ -89,10 +89,12 @@ mod waiting;
 
 pub use self::action::{Action, Event, MoveCause, New, PodChange, ReleaseCause, Requeue, Target};
 pub use self::decision::{Decision, IgnoreReason, Step, Wait};
-pub use self::inputs::{Creation, Group, Inputs, Quota, Read, TaskCount, Tasks, VolumeConstraints};
+pub use self::inputs::{
+    AssistantPod, Creation, Group, Inputs, Quota, Read, TaskCount, Tasks, VolumeConstraints,
+};
 pub use self::observation::{
-    AssistantPod, ClusterFacts, Messages, Observation, Placeholder, PlaceholderPod, Repeated, RepeatedSteps,
-    Resize, Shape, Unschedulable, WaitingPod,
+    ClusterFacts, Messages, Observation, Placeholder, PlaceholderPod, Repeated, RepeatedSteps, Resize, Shape,
+    Unschedulable, WaitingPod,
 };
 pub use self::requeue_mark::RequeueMark;
 pub use self::state::State;

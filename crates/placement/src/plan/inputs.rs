@@ -3,7 +3,6 @@
 //!
 //! The plan names the missing group of inputs ([`Read`]). The controller reads the group and plans again.
 
-use super::observation::AssistantPod;
 use crate::automatic_reserve::{ExpectedRequests, PodUsage};
 use crate::image_pull::Images;
 use crate::quota_room::RejectedTask;
@@ -84,6 +83,17 @@ pub struct TaskCount {
     pub live: usize,
     /// Since when the number is zero, if that is known.
     pub quiet_since: Option<Timestamp>,
+}
+
+/// An affinity assistant: a pod of Tekton that keeps the tasks that share a PVC on one node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AssistantPod {
+    /// Name of the pod.
+    pub name: String,
+    /// UID of the pod, the precondition of a delete.
+    pub uid: String,
+    /// The node that the pod is bound to.
+    pub node: Option<String>,
 }
 
 /// The groups that were read for this decision.

@@ -202,17 +202,6 @@ pub struct WaitingPod {
     pub relaxed: bool,
 }
 
-/// An affinity assistant: a pod of Tekton that keeps the tasks that share a PVC on one node.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AssistantPod {
-    /// Name of the pod.
-    pub name: String,
-    /// UID of the pod, the precondition of a delete.
-    pub uid: String,
-    /// The node that the pod is bound to.
-    pub node: Option<String>,
-}
-
 impl Observation {
     /// The observation of a run without any other object.
     pub fn new(run: Run, config: Arc<Config>, now: Timestamp) -> Self {

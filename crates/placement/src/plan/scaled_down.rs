@@ -13,8 +13,8 @@
 
 use super::action::{Action, Requeue, Target};
 use super::decision::{Decision, Wait};
-use super::inputs::{Inputs, Read};
-use super::observation::{AssistantPod, Observation, Placeholder, Repeated, Unschedulable, WaitingPod};
+use super::inputs::{AssistantPod, Inputs, Read};
+use super::observation::{Observation, Placeholder, Repeated, Unschedulable, WaitingPod};
 use super::requeue_mark::RequeueMark;
 use super::{Plan, change_placeholder, with_timer, without_timer};
 use crate::messages;

@@ -236,6 +236,7 @@ impl Caches {
         caches.writers.quotas.take(Event::InitDone, quotas::quota);
         let answers = &mut caches.writers.autoscalers;
         answers.take(Event::InitDone, foreign_events::of_autoscaler);
+        caches.writers.kept_nodes.take(Event::InitDone, kept_nodes::pod);
         caches
     }
 
@@ -318,13 +319,13 @@ impl Caches {
         changed.into_iter().map(|(name, _)| name).collect()
     }
 
-    /// A pod that keeps the node n1 after the run build, until this second.
+    /// A pod that keeps the node n1 after the run build of UID u1, until this second.
     pub(crate) fn add_kept_node(&mut self, name: &str, second: i64) {
+        let annotations = json!({
+            keys::KEPT_UNTIL: at(second).to_string(), keys::KEPT_AFTER: "ns/build", keys::KEPT_AFTER_UID: "u1",
+        });
         let pod = json!({
-            "metadata": {
-                "name": name, "uid": name,
-                "annotations": {keys::KEPT_UNTIL: at(second).to_string(), keys::KEPT_AFTER: "ns/build"},
-            },
+            "metadata": {"name": name, "uid": name, "annotations": annotations},
             "spec": {"nodeName": "n1"},
         });
         let event = Event::Apply(serde_json::from_value(pod).unwrap());
@@ -351,10 +352,11 @@ impl Caches {
         self.add_held_run_with(name, uid, &json!({}));
     }
 
-    /// A held run with other fields.
+    /// A held run with other fields, reduced as by the watch.
     pub(crate) fn add_held_run_with(&mut self, name: &str, uid: &str, changes: &Value) {
-        let event = Event::Apply(view(name, uid, changes));
-        self.writers.runs.apply_watcher_event(&event);
+        let mut run = view(name, uid, changes);
+        run.prune();
+        self.writers.runs.apply_watcher_event(&Event::Apply(run));
     }
 
     pub(crate) fn add_set(&mut self, run: &Run, uid: &str) {

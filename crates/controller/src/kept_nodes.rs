@@ -1,7 +1,8 @@
-//! The pods that keep nodes after runs: their watch, and their deletion.
+//! The pods that keep nodes after runs: their watch, what their runs record of them, and their deletion.
 //!
 //! The kubelet ends such a pod at its time (`activeDeadlineSeconds`), also while no controller runs. The controller deletes the pod, at
-//! its time or when a run uses the node.
+//! its time or when a run uses the node. A run records until when its node is kept, and the controller corrects the record when the pod
+//! is gone earlier.
 
 use crate::index::Reduced;
 use crate::lists;
@@ -12,18 +13,22 @@ use futures::Stream;
 use jiff::Timestamp;
 use kube::runtime::watcher::{self, Config, Event};
 use kube::{Api, Client};
-use placement::kept_node::KeptNode;
+use placement::kept_node::{KeptNode, record};
 use placement::keys;
 use placement::names::RunKey;
-use placement::requests::{Object, Operation, Request, Verb};
+use placement::requests::{Object, Operation, Request, Verb, record_kept_until};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
+use tekton::{Outcome, PipelineRun};
 use tracing::{info, warn};
 
 /// How often the caches are compared, if no pod has its time before. This sends no request.
 const COMPARED_EVERY: Duration = Duration::from_secs(5);
 /// The shortest pause between two comparisons.
 const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
+/// The most records that are corrected after one comparison: users can write records too.
+const AT_ONCE: usize = 20;
 
 /// Watches the namespace of the installation only. No tenant can create pods there.
 pub(crate) fn watch(
@@ -45,16 +50,24 @@ pub(crate) fn pod(pod: &PodView) -> Option<Reduced<String, KeptNode>> {
         node: pod.node().map(str::to_owned),
         until: annotation(keys::KEPT_UNTIL).and_then(|until| until.parse().ok()),
         after: annotation(keys::KEPT_AFTER).cloned().unwrap_or_default(),
+        run: annotation(keys::KEPT_AFTER_UID).cloned(),
         ended: pod.has_ended(),
     };
     Some((pod.metadata.name.clone()?, Some(kept)))
 }
 
-/// Deletes the pods whose node is not kept any longer.
+/// Corrects what runs record of their kept nodes, and deletes the pods whose node is not kept any longer.
 pub(crate) struct KeptNodes {
     stores: Stores,
     cluster: Arc<Cluster>,
     clock: Clock,
+}
+
+/// A run that should record another time until which its node is kept.
+struct Correction {
+    run: RunKey,
+    version: Option<String>,
+    until: Timestamp,
 }
 
 impl KeptNodes {
@@ -74,8 +87,28 @@ impl KeptNodes {
         }
     }
 
+    /// Before the first list of the pods, no pod seems to keep a node.
     pub(crate) async fn compare(&self) {
-        for (name, kept) in self.stores.nodes_kept_no_longer((self.clock)()) {
+        if !self.stores.kept_nodes.is_filled_now() {
+            return;
+        }
+        let now = (self.clock)();
+        self.record(now).await;
+        self.delete(now).await;
+    }
+
+    /// The record comes before the deletion of the pod: if the leader changes in between, the record has the right time nevertheless.
+    async fn record(&self, now: Timestamp) {
+        for Correction { run, version, until } in self.stores.corrections(now) {
+            let request = record_kept_until(&run, version.as_deref(), until);
+            if let Err(error) = self.cluster.send(&run, &request).await {
+                warn!(%run, %error, "could not record until when the node of the run is kept");
+            }
+        }
+    }
+
+    async fn delete(&self, now: Timestamp) {
+        for (name, kept) in self.stores.nodes_kept_no_longer(now) {
             let request = Request {
                 operation: Operation::KeepNode,
                 object: Object::KeptNode(name),
@@ -98,6 +131,39 @@ impl KeptNodes {
 }
 
 impl Stores {
+    /// Done, labelled runs whose record differs from the pods that keep nodes.
+    fn corrections(&self, now: Timestamp) -> Vec<Correction> {
+        let times = self.kept_times(now);
+        let is_concerned = |run: &PipelineRun| {
+            let uid = run.metadata.uid.as_ref();
+            let is_kept = || uid.is_some_and(|uid| times.contains_key(uid));
+            let is_done = run.labelled && run.status.outcome != Outcome::Open;
+            is_done && (recorded(run).is_some_and(|until| until > now) || is_kept())
+        };
+        let runs = self.runs.state_filter(is_concerned).into_iter();
+        let corrections = runs.filter_map(|run| {
+            let of_pod = times.get(run.metadata.uid.as_ref()?).copied();
+            let (keeps_until, ended) = of_pod.unwrap_or((None, now));
+            Some(Correction {
+                run: run.key()?,
+                version: run.metadata.resource_version.clone(),
+                until: record::correction(recorded(&run), keeps_until, ended)?,
+            })
+        });
+        corrections.take(AT_ONCE).collect()
+    }
+
+    /// By the UID of the run: until when a pod keeps the node, and the latest time at which the node was kept if it no longer is.
+    fn kept_times(&self, now: Timestamp) -> BTreeMap<String, (Option<Timestamp>, Timestamp)> {
+        let kept_nodes = self.kept_nodes.read();
+        let times = kept_nodes.values().filter_map(|kept| {
+            let is_over = kept.is_over(now, self.is_used(kept));
+            let ended = kept.until.map_or(now, |until| until.min(now));
+            Some((kept.run.clone()?, (kept.until.filter(|_| !is_over), ended)))
+        });
+        times.collect()
+    }
+
     fn nodes_kept_no_longer(&self, now: Timestamp) -> Vec<(String, KeptNode)> {
         let kept_nodes = self.kept_nodes.read();
         let over = kept_nodes
@@ -128,94 +194,15 @@ impl Stores {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::fixture::{Caches, Server, at, cluster, nothing, observed_pod, observed_set, run};
-    use crate::write::Effect;
-    use placement::config::Config;
-    use placement::node::NodeState;
-    use placement::plan::{Decision, Inputs, Observation, plan};
-    use placement::run::Run;
-    use serde_json::json;
-
-    const PODS: &str = "/api/v1/namespaces/tekton-pod-affinity/pods";
-
-    /// The lines of the requests at the end of a run whose node is kept.
-    async fn at_the_end(server: &Server) -> Vec<String> {
-        let config = Config {
-            keep_node_for: Duration::from_mins(5),
-            ..Config::default()
-        };
-        let done = Run { done: true, ..run() };
-        let observed = Observation {
-            run: done,
-            config: config.into(),
-            statefulset: Some(observed_set()),
-            pod: Some(observed_pod(Some("n1"))),
-            node: NodeState::Usable,
-            ..nothing()
-        };
-        let Decision::Act(step) = plan(&observed, &Inputs::default()).decision else {
-            panic!("nothing to do")
-        };
-        let effect = cluster(server).write(&observed, &step).await.unwrap();
-        assert_eq!(effect, Effect::Written);
-        server.calls().into_iter().map(|call| call.line).collect()
-    }
-
-    #[tokio::test]
-    async fn the_pod_gets_the_first_free_name_before_the_placeholder_is_deleted() {
-        let mut server = Server::start();
-        server.refuse(409, "AlreadyExists", "pods \"a\" already exists");
-        server.answer(201, json!({"metadata": {}}));
-        server.answer(200, json!({"metadata": {}}));
-        let lines = at_the_end(&server).await;
-        let post = format!("POST {PODS}?");
-        assert!(
-            lines[0].starts_with(&post) && lines[1].starts_with(&post),
-            "{lines:?}"
-        );
-        assert!(lines[2].starts_with("DELETE"), "{lines:?}");
-    }
-
-    #[tokio::test]
-    async fn a_pod_that_cannot_be_created_does_not_stop_the_end_of_the_run() {
-        let mut server = Server::start();
-        server.refuse(
-            403,
-            "Forbidden",
-            "no PriorityClass with name pod-affinity-kept-node was found",
-        );
-        server.answer(200, json!({"metadata": {}}));
-        let lines = at_the_end(&server).await;
-        assert_eq!(lines.len(), 2);
-        assert!(lines[1].starts_with("DELETE"), "{lines:?}");
-    }
-
-    async fn deleted(caches: &Caches, second: i64) -> usize {
-        let mut server = Server::start();
-        server.answer(200, json!({"metadata": {}}));
-        let kept = KeptNodes::new(
-            caches.stores.clone(),
-            cluster(&server),
-            Arc::new(move || at(second)),
-        );
-        kept.compare().await;
-        server.calls().len()
-    }
-
-    #[tokio::test]
-    async fn a_pod_is_deleted_at_its_time_or_when_another_run_uses_the_node() {
-        let mut caches = Caches::ready();
-        caches.add_kept_node("kept", 10);
-        caches.add_pod(&run(), "p1", Some("n1"));
-        assert_eq!((deleted(&caches, 9).await, deleted(&caches, 10).await), (0, 1));
-        let mut next = run();
-        (next.key.name, next.key.uid) = ("next".to_owned(), "u2".to_owned());
-        caches.add_pod(&next, "p2", Some("n2"));
-        assert_eq!(deleted(&caches, 9).await, 0);
-        caches.add_pod(&next, "p2", Some("n1"));
-        assert_eq!(deleted(&caches, 9).await, 1);
-    }
+/// Until when the run records that its node is kept.
+fn recorded(run: &PipelineRun) -> Option<Timestamp> {
+    run.metadata
+        .annotations
+        .as_ref()?
+        .get(keys::KEPT_UNTIL)?
+        .parse()
+        .ok()
 }
+
+#[cfg(test)]
+mod tests;

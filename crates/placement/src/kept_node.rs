@@ -21,6 +21,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+pub mod record;
+
 /// The `PriorityClass` of the pods, of the manifest `203-priorityclass.yaml`.
 pub const PRIORITY_CLASS: &str = "pod-affinity-kept-node";
 /// The most names that one attempt tries.
@@ -52,6 +54,8 @@ pub struct KeptNode {
     pub until: Option<Timestamp>,
     /// Namespace and name of the run that has ended.
     pub after: String,
+    /// UID of this run; `None` on the pod of an older release.
+    pub run: Option<String>,
     /// The phase is Succeeded or Failed.
     pub ended: bool,
 }
@@ -94,6 +98,7 @@ impl NewKeptNode {
                 annotations: Some(strings([
                     (keys::KEPT_UNTIL, self.until.to_string()),
                     (keys::KEPT_AFTER, run.key.to_string()),
+                    (keys::KEPT_AFTER_UID, run.key.uid.clone()),
                     (keys::SAFE_TO_EVICT, "false".to_owned()),
                     (keys::DO_NOT_DISRUPT, "true".to_owned()),
                 ])),
@@ -272,6 +277,7 @@ mod tests {
             node: Some("n1".to_owned()),
             until: second,
             after: "ns/build".to_owned(),
+            run: None,
             ended: false,
         };
         let at = |second| Timestamp::from_second(second).unwrap();

@@ -32,10 +32,12 @@ pub const WARM: &str = "pod-affinity.tekton.dev/warm";
 pub const WARM_NODES: &str = "pod-affinity.tekton.dev/warm-nodes";
 /// Annotation that a user writes on a run: how long its node is kept after its end.
 pub const KEEP_NODE_FOR: &str = "pod-affinity.tekton.dev/keep-node-for";
-/// Annotation on the pod that keeps the node of a run that has ended: until when.
+/// Annotation on the pod that keeps the node of a run that has ended, and on this run: until when.
 pub const KEPT_UNTIL: &str = "pod-affinity.tekton.dev/kept-until";
 /// Annotation on the pod that keeps a node: namespace and name of the run that has ended.
 pub const KEPT_AFTER: &str = "pod-affinity.tekton.dev/kept-after";
+/// Annotation on the pod that keeps a node: UID of the run that has ended.
+pub const KEPT_AFTER_UID: &str = "pod-affinity.tekton.dev/kept-after-uid";
 /// Annotation that a user writes on a run: whether the node of the run pulls the images of the tasks ahead.
 pub const PULL_IMAGES: &str = "pod-affinity.tekton.dev/pull-images";
 /// Annotation on a placeholder's pod, and in its StatefulSet's template: the only node where the pod may be scheduled;

@@ -61,7 +61,7 @@ pub enum Operation {
     Wake,
     /// List the TaskRuns whose pods a ResourceQuota rejected, and requeue them at Tekton.
     Retry,
-    /// Create the pod that keeps a node after a run, or delete it.
+    /// Create the pod that keeps a node after a run, delete it, or record on the run until when it keeps the node.
     KeepNode,
     /// List Tekton's affinity assistants, and delete those on a node that the run gave up.
     Assistants,
@@ -189,6 +189,14 @@ fn keep_node(run: &Run, node: &NewKeptNode, image: &str) -> Request {
         names: node.names.clone(),
     };
     request(Operation::KeepNode, Object::KeptNode(node.node.clone()), verb)
+}
+
+/// Records on the run until when its node is kept. The request fails unless the run has this UID and this resource version.
+pub fn record_kept_until(run: &RunKey, version: Option<&str>, until: Timestamp) -> Request {
+    let annotations = json!({keys::KEPT_UNTIL: until.to_string()});
+    let metadata = json!({"uid": run.uid, "resourceVersion": version, "annotations": annotations});
+    let patch = Verb::Merge(json!({"metadata": metadata}));
+    request(Operation::KeepNode, Object::Run, patch)
 }
 
 /// The reserve that the run states, or what the run is expected to need.

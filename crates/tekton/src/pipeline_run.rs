@@ -165,7 +165,7 @@ impl PipelineRun {
     }
 
     /// Keeps the node, if the run succeeded, and the record of usage for later runs of the same Pipeline. If the controller has yet to
-    /// write the record, keeps the annotation of the automatic reserve. Keeps how long the node is kept after the run.
+    /// write the record, keeps the annotation of the automatic reserve. Keeps how long and until when the node is kept after the run.
     fn prune_to_need(&mut self) {
         let mut annotations = self.metadata.annotations.take().unwrap_or_default();
         let succeeded = self.status.outcome == Outcome::Succeeded;
@@ -178,8 +178,10 @@ impl PipelineRun {
             ..PipelineRunSpec::default()
         };
         let keep = annotations.remove_entry(keys::KEEP_NODE_FOR);
-        let kept: BTreeMap<_, _> = [node, used.or(wish), keep].into_iter().flatten().collect();
-        self.metadata.annotations = (!kept.is_empty()).then_some(kept);
+        let until = annotations.remove_entry(keys::KEPT_UNTIL);
+        let needed = [node, used.or(wish), keep, until];
+        let needed: BTreeMap<_, _> = needed.into_iter().flatten().collect();
+        self.metadata.annotations = (!needed.is_empty()).then_some(needed);
     }
 
     /// A hash of the prefix that the generated names of such runs share.
@@ -248,13 +250,14 @@ const LABELS: [(&str, usize); 5] = [
 ];
 
 /// The annotations that the rules read, each with the most bytes of a value.
-const ANNOTATIONS: [(&str, usize); 8] = [
+const ANNOTATIONS: [(&str, usize); 9] = [
     (keys::HOLD, COMPARED),
     (keys::NODE, NAME),
     (keys::RESERVE, STRING),
     (keys::USED, STRING),
     (keys::WARM, COMPARED),
     (keys::KEEP_NODE_FOR, COMPARED),
+    (keys::KEPT_UNTIL, COMPARED),
     (keys::PULL_IMAGES, COMPARED),
     (keys::OPTED_IN_BY, COMPARED),
 ];

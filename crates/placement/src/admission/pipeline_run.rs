@@ -58,6 +58,7 @@ const METADATA: Fields = Fields::Object(&[
             (keys::RESERVE, Fields::Scalar),
             (keys::NODE, Fields::Scalar),
             (keys::USED, Fields::Scalar),
+            (keys::KEPT_UNTIL, Fields::Scalar),
             (keys::OPTED_IN_BY, Fields::Scalar),
         ]),
     ),
@@ -287,7 +288,13 @@ impl<'a> PipelineRunDoc<'a> {
     fn remove_copied(&self, outcome: Outcome) -> Vec<PatchOperation> {
         let labels = [keys::GROUP, keys::STRATEGY, keys::ISOLATION];
         let labels = labels.iter().filter(|key| contains(self.labels, key));
-        let annotations = [keys::NODE, keys::USED, keys::HOLD, keys::OPTED_IN_BY];
+        let annotations = [
+            keys::NODE,
+            keys::USED,
+            keys::KEPT_UNTIL,
+            keys::HOLD,
+            keys::OPTED_IN_BY,
+        ];
         let goes = |key: &&&str| **key != keys::HOLD || outcome != Outcome::Held;
         let annotations = annotations
             .iter()

@@ -53,6 +53,7 @@ impl Doc {
             .label(keys::STRATEGY, "isolateAlways")
             .label(keys::ISOLATION, "cluster-all")
             .annotation(keys::NODE, "old-node")
+            .annotation(keys::KEPT_UNTIL, "2026-11-22T04:17:42Z")
             .annotation(keys::OPTED_IN_BY, keys::BY_NAMESPACE)
     }
 

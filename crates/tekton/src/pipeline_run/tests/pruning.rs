@@ -96,11 +96,18 @@ fn a_done_run_keeps_its_usage_record_or_its_automatic_reserve() {
 }
 
 #[test]
-fn a_done_run_keeps_how_long_its_node_is_kept() {
+fn a_done_run_keeps_how_long_and_until_when_its_node_is_kept() {
     let mut run = loaded("False");
-    run.metadata.annotations = Some([(keys::KEEP_NODE_FOR.to_owned(), "5m".to_owned())].into());
+    let annotations = [
+        (keys::KEEP_NODE_FOR, "5m"),
+        (keys::KEPT_UNTIL, "2026-11-22T04:17:42Z"),
+    ];
+    let annotations: BTreeMap<_, _> = annotations
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .into();
+    run.metadata.annotations = Some(annotations.clone());
     run.prune();
-    assert_eq!(run.run().unwrap().keep_node_for.as_deref(), Some("5m"));
+    assert_eq!(run.metadata.annotations, Some(annotations));
 }
 
 #[test]

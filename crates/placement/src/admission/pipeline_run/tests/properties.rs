@@ -26,6 +26,7 @@ fn any_run() -> BoxedStrategy<Value> {
     let annotations = object(vec![
         (keys::HOLD, text(&["true", "x"])),
         (keys::NODE, text(&["n"])),
+        (keys::KEPT_UNTIL, text(&["x"])),
         (keys::OPTED_IN_BY, text(&["namespace"])),
         (keys::RESERVE, text(&["cpu=1", "cpu=1,memory=1Gi"])),
         ("team", text(&["blue"])),

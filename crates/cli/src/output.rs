@@ -67,7 +67,7 @@ pub(crate) fn ink(ink: Ink, text: &str) -> String {
         Ink::Of(Phase::Held) => AnsiColor::Yellow,
         Ink::Of(Phase::Waiting) => AnsiColor::Magenta,
         Ink::Of(Phase::Running) => AnsiColor::Blue,
-        Ink::Of(Phase::Reserved) => AnsiColor::Cyan,
+        Ink::Of(Phase::Reserved | Phase::Kept) => AnsiColor::Cyan,
         Ink::Of(Phase::Unknown) | Ink::Unlabelled => AnsiColor::BrightBlack,
         Ink::Failed => AnsiColor::Red,
     };

@@ -35,6 +35,8 @@ pub(crate) struct RunView {
     pub(crate) parent: Option<String>,
     pub(crate) started: Option<Timestamp>,
     pub(crate) ended: Option<Timestamp>,
+    /// The annotation with the time until which the node is kept after the run.
+    pub(crate) kept_until: Option<String>,
     /// Whether the run succeeded, and the reason, when it is done.
     pub(crate) verdict: Option<(bool, String)>,
 }
@@ -55,17 +57,14 @@ impl RunView {
             parent: parent(&object.metadata),
             started: time(&object.status, "startTime"),
             ended: time(&object.status, "completionTime"),
+            kept_until: annotation(&object.metadata, keys::KEPT_UNTIL).map(str::to_owned),
             verdict: verdict(&object.status),
         })
     }
 }
 
 fn is_by_namespace(metadata: &ObjectMeta) -> bool {
-    let annotations = metadata.annotations.as_ref();
-    annotations.is_some_and(|all| {
-        all.get(keys::OPTED_IN_BY)
-            .is_some_and(|by| by == keys::BY_NAMESPACE)
-    })
+    annotation(metadata, keys::OPTED_IN_BY) == Some(keys::BY_NAMESPACE)
 }
 
 fn parent(metadata: &ObjectMeta) -> Option<String> {
@@ -107,6 +106,11 @@ impl<'a> PlaceholderObjects<'a> {
 /// A label of an object.
 pub(crate) fn label<'a>(meta: &'a ObjectMeta, key: &str) -> Option<&'a str> {
     meta.labels.as_ref()?.get(key).map(String::as_str)
+}
+
+/// An annotation of an object.
+pub(crate) fn annotation<'a>(meta: &'a ObjectMeta, key: &str) -> Option<&'a str> {
+    meta.annotations.as_ref()?.get(key).map(String::as_str)
 }
 
 /// When an object was created.

@@ -8,6 +8,7 @@ use crate::timeline::fixture::{
 };
 use crate::timeline::usage::usage;
 use k8s_openapi::api::core::v1::Pod;
+use placement::config::Config;
 use placement::keys;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -144,6 +145,60 @@ fn a_node_that_a_done_run_keeps_costs_and_is_counted_separately() {
     assert_eq!((row.node_seconds, row.kept_seconds), (40.0, 60.0));
     assert!(near(row.cost.unwrap(), 0.1) && row.gaps.is_empty(), "{row:?}");
     assert_eq!(gaps(&changed(&keeps)), [Gap::Kept]);
+}
+
+/// The run of `one`, whose node is kept until this second; the configuration allows two minutes.
+fn kept_until(second: i64) -> History {
+    let config = Config {
+        keep_node_for: Duration::from_mins(2),
+        ..Config::default()
+    };
+    let recorded = json!({"metadata": {"annotations": {keys::KEPT_UNTIL: at(second).to_string()}}});
+    History {
+        config: Ok(config),
+        ..changed(&recorded)
+    }
+}
+
+#[test]
+fn a_node_that_is_kept_after_a_run_costs_until_the_recorded_time_or_until_now() {
+    for (until, kept, cost) in [(60, 0.0, 0.04), (90, 30.0, 0.07), (170, 60.0, 0.1)] {
+        let history = kept_until(until);
+        let row = row(&history);
+        assert_eq!((row.node_seconds, row.kept_seconds), (40.0, kept), "{until}");
+        assert!(near(row.cost.unwrap(), cost) && row.gaps.is_empty(), "{row:?}");
+    }
+    let after_the_end = rows(&kept_until(90), Some(40), CostGroup::Run).total;
+    assert_eq!(
+        (after_the_end.node_seconds, after_the_end.kept_seconds),
+        (0.0, 10.0)
+    );
+    let ended = rows(&kept_until(90), Some(30), CostGroup::Run);
+    assert!(ended.rows.is_empty());
+}
+
+#[test]
+fn a_time_that_the_controller_cannot_have_recorded_is_a_gap() {
+    let unread = History {
+        config: Err(forbidden("get", "configmaps")),
+        ..kept_until(90)
+    };
+    let malformed = json!({"metadata": {"annotations": {keys::KEPT_UNTIL: "later"}}});
+    let never = History {
+        config: Ok(Config::default()),
+        ..kept_until(100)
+    };
+    for history in [
+        kept_until(59),
+        kept_until(300),
+        changed(&malformed),
+        unread,
+        never,
+    ] {
+        let row = row(&history);
+        assert_eq!((row.node_seconds, row.kept_seconds), (40.0, 0.0));
+        assert_eq!(gaps(&history), [Gap::Kept]);
+    }
 }
 
 #[test]

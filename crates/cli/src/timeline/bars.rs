@@ -3,8 +3,10 @@
 use super::evidence::{Evidence, ROUNDING, TaskEvidence};
 use super::model::{Bar, Mark, MarkKind, Phase, Place, RunInfo, Segment, Span, TaskSpan};
 use super::stays::{Stay, stays};
+use crate::state::State;
 use crate::view::scheduled;
 use jiff::Timestamp;
+use placement::kept_node::record::KeptUntil;
 use placement::run::SpecStatus;
 use std::collections::BTreeMap;
 
@@ -37,11 +39,16 @@ fn phases(evidence: &Evidence<'_>) -> Vec<Segment> {
     } else {
         Phase::Running
     };
+    let kept = if evidence.state == State::Reserved {
+        Phase::Reserved
+    } else {
+        Phase::Kept
+    };
     let segments = [
         (Phase::Held, begin, waits),
         (Phase::Waiting, waits, released),
         (after, released, end),
-        (Phase::Reserved, end, evidence.now),
+        (kept, end, evidence.now),
     ];
     let segments = segments.map(|(phase, from, to)| Segment {
         phase,
@@ -149,7 +156,11 @@ fn notes(evidence: &Evidence<'_>) -> Vec<String> {
     let freed = evidence
         .has_freed_reservation()
         .then_some("its node is no longer reserved; since when is unknown");
-    let notes = [start(evidence), without_events, freed].into_iter().flatten();
+    let implausible = (evidence.kept_until == KeptUntil::Implausible)
+        .then_some("how long its node was kept after its end is unknown");
+    let notes = [start(evidence), without_events, freed, implausible]
+        .into_iter()
+        .flatten();
     notes.map(str::to_owned).collect()
 }
 

@@ -12,6 +12,8 @@ use crate::view::{
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
+use placement::config::Config;
+use placement::kept_node::record::KeptUntil;
 use placement::keys;
 use placement::resources::Resources;
 use std::collections::{HashMap, HashSet};
@@ -31,6 +33,8 @@ pub(super) struct Evidence<'a> {
     pub(super) events: Vec<&'a RunEvent>,
     /// Pods were read, so a pod that is not known is gone.
     pub(super) sees_pods: bool,
+    /// Until when the node is kept after the run.
+    pub(super) kept_until: KeptUntil,
 }
 
 /// What is known of a task: from its TaskRun, from its pod, or from both.
@@ -48,6 +52,7 @@ pub(super) struct TaskEvidence {
 /// The objects of all runs, by run.
 pub(super) struct Index<'a> {
     now: Timestamp,
+    config: Option<&'a Config>,
     sees_pods: bool,
     placeholders: PlaceholdersByName<'a>,
     /// By the UID of the run.
@@ -65,6 +70,7 @@ impl<'a> Index<'a> {
         let events = history.events.iter().flatten();
         Self {
             now: history.now,
+            config: history.config.as_ref().ok(),
             sees_pods: history.pods.is_ok(),
             placeholders: PlaceholdersByName::of(
                 history.sets.as_deref().unwrap_or_default(),
@@ -85,6 +91,7 @@ impl<'a> Index<'a> {
             now: self.now,
             sees_pods: self.sees_pods,
             tasks: self.tasks(&view),
+            kept_until: KeptUntil::read(view.kept_until.as_deref(), &view.run, view.ended, self.config),
             state: State::of(&view, &placeholder),
             view,
             placeholder,
@@ -236,6 +243,11 @@ impl Evidence<'_> {
         let run = &self.view.run;
         let is_reserving = run.strategy.as_deref() == Some("isolateAlways");
         is_reserving && run.done && self.sees_pods && self.placeholder.pod.is_none()
+    }
+
+    /// The time in which the run kept its node after its end is unknown.
+    pub(super) fn lacks_kept_time(&self) -> bool {
+        self.has_freed_reservation() || self.kept_until == KeptUntil::Implausible
     }
 
     /// When the last holder released the run. Without an event, this is the start of the run: Tekton starts a released run at once.

@@ -6,6 +6,7 @@ use super::{Selection, TimeRange, timeline};
 use crate::events::RunEvent;
 use crate::fixture::{at, done, merged, node, object, released, run, told};
 use k8s_openapi::api::core::v1::{Node, Pod};
+use placement::config::Config;
 use placement::keys;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -28,6 +29,7 @@ pub(crate) fn nothing() -> History {
         events: Ok(Vec::new()),
         nodes: Ok(vec![here("node-1"), here("node-2")]),
         node_ends: Ok(Vec::new()),
+        config: Ok(Config::default()),
     }
 }
 

@@ -90,7 +90,10 @@ pub(crate) enum Phase {
     Held,
     Waiting,
     Running,
+    /// After the end of the run, only this run can use the node.
     Reserved,
+    /// After the end of the run, every pod can use the node.
+    Kept,
     Unknown,
 }
 
@@ -141,11 +144,12 @@ impl Span {
 }
 
 impl Phase {
-    pub(crate) const ALL: [Self; 5] = [
+    pub(crate) const ALL: [Self; 6] = [
         Self::Held,
         Self::Waiting,
         Self::Running,
         Self::Reserved,
+        Self::Kept,
         Self::Unknown,
     ];
 
@@ -155,6 +159,7 @@ impl Phase {
             Self::Waiting => "waiting for a node",
             Self::Running => "running",
             Self::Reserved => "reserved after the end",
+            Self::Kept => "kept after the end",
             Self::Unknown => "unknown",
         }
     }

@@ -2,13 +2,14 @@
 
 use crate::events::RunEvent;
 use crate::filter::Filter;
-use crate::gather::placeholder_selector;
+use crate::gather::{self, placeholder_selector};
 use crate::requests::{RequestError, RequestResult, Server};
-use crate::view::{PipelineRun, label};
+use crate::view::{PipelineRun, annotation, label};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Event, Node, Pod};
 use kube::api::{ListParams, ObjectMeta};
+use placement::config::Config;
 use placement::{keys, messages};
 use serde::Deserialize;
 use tokio::join;
@@ -43,6 +44,8 @@ pub(crate) struct History {
     pub(crate) events: RequestResult<Vec<RunEvent>>,
     pub(crate) nodes: RequestResult<Vec<Node>>,
     pub(crate) node_ends: RequestResult<Vec<NodeEnd>>,
+    /// The configuration, by which the annotation `kept-until` is checked; the defaults if no run has the annotation.
+    pub(crate) config: RequestResult<Config>,
 }
 
 /// The fields of a TaskRun that a timeline needs. A TaskRun outlives its pod, but does not name the node.
@@ -80,7 +83,7 @@ pub(crate) struct NodeEnd {
 tekton::read_only!(TaskRun, "taskruns");
 
 impl History {
-    /// The lists that could not be read.
+    /// What could not be read.
     pub(crate) fn errors(&self) -> Vec<&RequestError> {
         let errors = [
             self.sets.as_ref().err(),
@@ -89,6 +92,7 @@ impl History {
             self.events.as_ref().err(),
             self.nodes.as_ref().err(),
             self.node_ends.as_ref().err(),
+            self.config.as_ref().err(),
         ];
         errors.into_iter().flatten().collect()
     }
@@ -142,7 +146,7 @@ impl NodeEnd {
     }
 }
 
-/// Reads all lists at the same time. Only the time and the runs are necessary.
+/// Reads all lists at the same time, and then the configuration. Only the time and the runs are necessary.
 pub(crate) async fn history(server: &Server, selection: Selection<'_>) -> RequestResult<History> {
     let key = keys::TEKTON_PIPELINE_RUN;
     let of_run = selection.run.map(|name| format!("{key}={name}"));
@@ -165,9 +169,11 @@ pub(crate) async fn history(server: &Server, selection: Selection<'_>) -> Reques
         events(server, selection),
         node_ends(server)
     );
+    let runs = runs?;
     Ok(History {
         now: now?,
-        runs: runs?,
+        config: config(server, &runs).await,
+        runs,
         sets,
         pods,
         task_runs,
@@ -175,6 +181,15 @@ pub(crate) async fn history(server: &Server, selection: Selection<'_>) -> Reques
         nodes,
         node_ends,
     })
+}
+
+async fn config(server: &Server, runs: &[PipelineRun]) -> RequestResult<Config> {
+    let is_kept = |run: &PipelineRun| annotation(&run.metadata, keys::KEPT_UNTIL).is_some();
+    if runs.iter().any(is_kept) {
+        gather::config(server).await
+    } else {
+        Ok(Config::default())
+    }
 }
 
 async fn events(server: &Server, selection: Selection<'_>) -> RequestResult<Vec<RunEvent>> {

@@ -4,6 +4,7 @@ use super::evidence::{Evidence, bound};
 use super::model::{Place, Span};
 use crate::state::State;
 use jiff::{SignedDuration, Timestamp};
+use placement::kept_node::record::KeptUntil;
 
 /// The time of a run in one place.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,6 +68,11 @@ pub(super) fn stays(evidence: &Evidence<'_>) -> Vec<Stay> {
         open.span.to = at;
         open.left = place_change.left;
         stays.push(stay(place_change.place, at));
+    }
+    if let (KeptUntil::Time(until), Some(last)) = (evidence.kept_until, stays.last_mut())
+        && last.place != Place::Nowhere
+    {
+        last.span.to = until.min(evidence.now).max(end);
     }
     // The only stay of a run that was created now takes no time.
     let only = stays.len() == 1;

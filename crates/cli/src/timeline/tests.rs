@@ -5,6 +5,7 @@ use super::model::{Bar, Enrollment, Lane, MarkKind, Phase, Place, Segment, Timel
 use super::*;
 use crate::fixture::{at, done, forbidden, merged, placeholder, released, run, told, unschedulable};
 use crate::state::State;
+use placement::config::Config;
 use placement::keys;
 use serde_json::json;
 
@@ -120,6 +121,51 @@ fn a_finished_run_keeps_its_node_while_its_placeholder_is_there() {
         all[all.len() - 2..],
         [(Phase::Running, 20, 60), (Phase::Reserved, 60, 120)]
     );
+}
+
+#[test]
+fn a_node_that_is_kept_after_a_run_is_part_of_the_bar() {
+    let drawn = |recorded: &str| {
+        let recorded = json!({"metadata": {"annotations": {keys::KEPT_UNTIL: recorded}}});
+        let config = Config {
+            keep_node_for: Duration::from_secs(30),
+            ..Config::default()
+        };
+        let timeline = drawn(&History {
+            runs: vec![run(&merged(done(), &recorded))],
+            events: Ok(life_on("node-1")),
+            config: Ok(config),
+            ..nothing()
+        });
+        bar(&timeline, &node("node-1")).clone()
+    };
+    let kept = drawn(&at(85).to_string());
+    assert_eq!(phases(&kept), [(Phase::Running, 20, 60), (Phase::Kept, 60, 85)]);
+    assert!(kept.notes.is_empty(), "{:?}", kept.notes);
+    let forged = drawn("later");
+    assert_eq!(phases(&forged), [(Phase::Running, 20, 60)]);
+    assert_eq!(
+        forged.notes,
+        ["how long its node was kept after its end is unknown"]
+    );
+}
+
+#[test]
+fn a_run_without_a_node_keeps_none() {
+    let recorded = json!({"metadata": {"annotations": {keys::KEPT_UNTIL: at(90).to_string()}}});
+    let left = told(30, "MovedOff", "Moved off node node-1: it is cordoned.");
+    let history = History {
+        runs: vec![run(&merged(done(), &recorded))],
+        events: Ok(life_on("node-1").into_iter().chain([left]).collect()),
+        config: Ok(Config {
+            keep_node_for: Duration::from_mins(1),
+            ..Config::default()
+        }),
+        ..nothing()
+    };
+    let timeline = drawn(&history);
+    let last = lane(&timeline, &Place::Nowhere).bars.last().unwrap();
+    assert_eq!(phases(last), [(Phase::Waiting, 30, 60)]);
 }
 
 #[test]

@@ -224,6 +224,7 @@ fn glyph(phase: Phase) -> char {
         Phase::Waiting => '▒',
         Phase::Running => '█',
         Phase::Reserved => '═',
+        Phase::Kept => '┈',
         Phase::Unknown => '?',
     }
 }

@@ -146,7 +146,7 @@ fn gaps(evidence: &Evidence<'_>, has_node: bool) -> Vec<Gap> {
             has_node && evidence.view.started.is_some() && pods_lost,
         ),
         (Gap::Moves, has_node && !is_traced),
-        (Gap::Kept, evidence.has_freed_reservation()),
+        (Gap::Kept, evidence.lacks_kept_time()),
     ];
     gaps.into_iter()
         .filter(|(_, is_there)| *is_there)

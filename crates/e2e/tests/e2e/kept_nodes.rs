@@ -1,6 +1,7 @@
 //! After a run, a pod keeps its node for some time. Every pod can use the node, and nothing is left afterwards.
 
 use crate::support::SOON;
+use crate::support::cli::tool;
 use crate::support::events::until_event;
 use crate::support::objects::node_of;
 use crate::support::placeholders::until_no_placeholder;
@@ -9,13 +10,14 @@ use crate::support::testbeds::fresh;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, ListParams, PostParams};
 use placement::keys;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 use testbed::Testbed;
 use testbed::product::NAMESPACE;
 use testbed::runs::RunSpec;
 
 const KEPT_FOR: &str = "6s";
+const KEPT_SECONDS: f64 = 6.0;
 
 async fn build(bed: &Testbed, name: &str) -> RunSpec {
     let run = RunSpec::new("default", name).task("only", &[]).ending("hang");
@@ -118,4 +120,23 @@ async fn the_node_of_a_run_is_kept_for_the_next_run_and_for_other_pods_and_nothi
     assert_eq!(kept, std::slice::from_ref(&node), "keep-nodes-at-most");
     until_none_kept(&bed).await;
     assert_eq!(nodes_of(&bed, &next).await, [node].into());
+    kept_time_is_reported(&bed).await;
+}
+
+/// The next run took the node of the first; the node of the next was kept for the whole time. `elsewhere` kept no node.
+async fn kept_time_is_reported(bed: &Testbed) {
+    let report: Value = serde_json::from_str(&tool(bed, "cost --since=0 -o json").await.out).unwrap();
+    println!("{report:#}");
+    let seconds = |run: &str| {
+        let items = report["items"].as_array().unwrap();
+        let item = items.iter().find(|item| item["run"] == run).unwrap();
+        assert_eq!(item["runsWithGaps"], 0, "{item:#}");
+        item["keptSeconds"].as_f64().unwrap()
+    };
+    let [first, next, elsewhere] = ["first", "next", "elsewhere"].map(seconds);
+    assert!(first > 0.0 && first <= KEPT_SECONDS, "{first}");
+    assert!((next - KEPT_SECONDS).abs() < 0.01, "{next}");
+    assert!(elsewhere.abs() < 0.01, "{elsewhere}");
+    let drawn = tool(bed, "timeline --since=0").await.out;
+    assert!(drawn.contains("kept after the end"), "{drawn}");
 }

@@ -4,8 +4,9 @@ use super::*;
 use crate::args::{Caller, Verb, parse};
 use crate::commands::BAD;
 use crate::fake_api::{AsCluster, FakeApi, run_path};
-use crate::fixture::{at, done, run};
+use crate::fixture::{at, done, merged, run};
 use crate::timeline::{fixture, svg as drawn_svg};
+use placement::keys;
 use serde_json::json;
 
 fn args(line: &str) -> TimelineArgs {
@@ -88,6 +89,33 @@ async fn a_missing_right_leaves_a_gap_and_the_rest_is_drawn() {
     let api = api();
     api.forbid("pipelineruns");
     assert!(Box::pin(read::history(&api.cluster().server, CI)).await.is_err());
+}
+
+#[tokio::test]
+async fn the_configuration_is_read_only_to_check_the_record_of_a_kept_node() {
+    let api = api();
+    let reads = || {
+        api.calls()
+            .iter()
+            .filter(|call| call.line.contains("/configmaps/"))
+            .count()
+    };
+    Box::pin(read(&api)).await;
+    assert_eq!(reads(), 0);
+    let recorded = json!({"metadata": {"annotations": {keys::KEPT_UNTIL: at(90).to_string()}}});
+    let kept = run(&merged(done(), &recorded));
+    api.put(&run_path("build"), serde_json::to_value(kept).unwrap());
+    let map = "/api/v1/namespaces/tekton-pod-affinity/configmaps/config-pod-affinity";
+    api.put(
+        map,
+        json!({"metadata": {"name": "config-pod-affinity"}, "data": {"keep-node-for": "1m"}}),
+    );
+    let history = Box::pin(read(&api)).await;
+    let minute = Duration::from_mins(1);
+    assert_eq!((reads(), history.config.unwrap().keep_node_for), (1, minute));
+    api.forbid("configmaps");
+    let history = Box::pin(read(&api)).await;
+    assert_eq!(history.errors().len(), 1, "{:?}", history.errors());
 }
 
 #[tokio::test]

@@ -54,6 +54,7 @@ fn class(phase: Phase) -> &'static str {
         Phase::Waiting => "waiting",
         Phase::Running => "running",
         Phase::Reserved => "reserved",
+        Phase::Kept => "kept",
         Phase::Unknown => "unknown",
     }
 }

@@ -6,6 +6,7 @@
 
 use crate::index::Reduced;
 use crate::lists;
+use crate::metrics::Metrics;
 use crate::observe::{Clock, Stores};
 use crate::pods::PodView;
 use crate::write::Cluster;
@@ -49,6 +50,7 @@ pub(crate) fn pod(pod: &PodView) -> Option<Reduced<String, KeptNode>> {
         uid: pod.metadata.uid.clone()?,
         node: pod.node().map(str::to_owned),
         until: annotation(keys::KEPT_UNTIL).and_then(|until| until.parse().ok()),
+        created: pod.metadata.creation_timestamp.as_ref().map(|time| time.0),
         after: annotation(keys::KEPT_AFTER).cloned().unwrap_or_default(),
         run: annotation(keys::KEPT_AFTER_UID).cloned(),
         ended: pod.has_ended(),
@@ -61,6 +63,9 @@ pub(crate) struct KeptNodes {
     stores: Stores,
     cluster: Arc<Cluster>,
     clock: Clock,
+    metrics: Metrics,
+    /// Until when the metrics have the time of the kept nodes.
+    counted: Option<Timestamp>,
 }
 
 /// A run that should record another time until which its node is kept.
@@ -71,16 +76,18 @@ struct Correction {
 }
 
 impl KeptNodes {
-    pub(crate) fn new(stores: Stores, cluster: Arc<Cluster>, clock: Clock) -> Self {
+    pub(crate) fn new(stores: Stores, cluster: Arc<Cluster>, clock: Clock, metrics: Metrics) -> Self {
         Self {
             stores,
             cluster,
             clock,
+            metrics,
+            counted: None,
         }
     }
 
     /// Compares the caches every few seconds.
-    pub(crate) async fn run(self) {
+    pub(crate) async fn run(mut self) {
         loop {
             self.compare().await;
             tokio::time::sleep(self.stores.pause((self.clock)())).await;
@@ -88,13 +95,26 @@ impl KeptNodes {
     }
 
     /// Before the first list of the pods, no pod seems to keep a node.
-    pub(crate) async fn compare(&self) {
+    pub(crate) async fn compare(&mut self) {
         if !self.stores.kept_nodes.is_filled_now() {
             return;
         }
         let now = (self.clock)();
+        self.count(now);
         self.record(now).await;
         self.delete(now).await;
+    }
+
+    /// Counts the time since the last comparison.
+    fn count(&mut self, now: Timestamp) {
+        let since = self.counted.replace(now).unwrap_or(now);
+        let kept_nodes = self.stores.kept_nodes.read();
+        for kept in kept_nodes.values().filter(|kept| !kept.ended) {
+            let from = kept.created.map_or(since, |created| created.max(since));
+            let namespace = kept.after.split('/').next().unwrap_or_default();
+            let duration = Duration::try_from(now.duration_since(from)).unwrap_or_default();
+            self.metrics.kept_node(namespace, duration);
+        }
     }
 
     /// The record comes before the deletion of the pod: if the leader changes in between, the record has the right time nevertheless.

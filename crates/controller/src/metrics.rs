@@ -186,6 +186,11 @@ impl Metrics {
         self.node_time.ended(namespace, duration);
     }
 
+    /// The node of a run of this namespace was kept for a further time after the run.
+    pub(crate) fn kept_node(&self, namespace: &str, duration: Duration) {
+        self.node_time.kept(namespace, duration);
+    }
+
     pub(crate) fn field_ignored(&self) {
         self.fields_ignored.inc();
     }

@@ -1,7 +1,8 @@
-//! How long runs had nodes, by the namespace of the run. Counted once, when a run ends.
+//! How long runs had nodes, by the namespace of the run, and how long nodes were kept after runs.
 //!
-//! Only a controller that saw the run alive counts it, so a change of the leader never counts a run twice. A run that ends while no
-//! controller leads is not counted.
+//! A run is counted once, when it ends. Only a controller that saw the run alive counts it, so a change of the leader never counts a
+//! run twice. A run that ends while no controller leads is not counted. Kept nodes are counted while they are kept, and not while no
+//! controller leads.
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -24,6 +25,7 @@ type Label = [(&'static str, String); 1];
 pub(crate) struct NodeTime {
     namespaces: Arc<Mutex<BTreeSet<String>>>,
     seconds: Family<Label, Counter<f64, AtomicU64>>,
+    kept: Family<Label, Counter<f64, AtomicU64>>,
     runs: Family<Label, Counter>,
 }
 
@@ -32,6 +34,8 @@ impl NodeTime {
         let it = Self::default();
         let help = "Seconds for which ended runs had a node, by namespace. A run that ends without a leader is not counted";
         registry.register("node_seconds", help, it.seconds.clone());
+        let help = "Seconds for which nodes were kept after runs, by namespace of the run";
+        registry.register("kept_node_seconds", help, it.kept.clone());
         registry.register(
             "runs_ended",
             "Ended runs that had a node, by namespace",
@@ -51,10 +55,17 @@ impl NodeTime {
         self.add(self.name(namespace), duration, 1);
     }
 
+    /// The node of a run of this namespace was kept for a further time.
+    pub(crate) fn kept(&self, namespace: &str, duration: Duration) {
+        let label = [(LABEL, self.name(namespace).to_owned())];
+        self.kept.get_or_create(&label).inc_by(duration.as_secs_f64());
+    }
+
     fn add(&self, namespace: &str, duration: Duration, runs: u64) {
         let label = [(LABEL, namespace.to_owned())];
         self.seconds.get_or_create(&label).inc_by(duration.as_secs_f64());
         self.runs.get_or_create(&label).inc_by(runs);
+        drop(self.kept.get_or_create(&label));
     }
 
     fn name<'a>(&self, namespace: &'a str) -> &'a str {
@@ -84,12 +95,17 @@ mod tests {
         }
         node_time.ended("team-0", Duration::from_secs(2));
         node_time.began("team-0");
+        node_time.kept("team-0", Duration::from_millis(500));
+        node_time.kept("team-0", Duration::from_secs(5));
+        node_time.kept("team-100", Duration::from_secs(5));
         let text = exposition(&registry);
         for line in [
             r#"node_seconds_total{run_namespace="team-0"} 3.5"#,
             r#"runs_ended_total{run_namespace="team-0"} 2"#,
             r#"runs_ended_total{run_namespace="team-99"} 1"#,
             r#"node_seconds_total{run_namespace="other"} 3.0"#,
+            r#"kept_node_seconds_total{run_namespace="team-0"} 5.5"#,
+            r#"kept_node_seconds_total{run_namespace="other"} 5.0"#,
             r#"runs_ended_total{run_namespace="other"} 2"#,
         ] {
             assert!(

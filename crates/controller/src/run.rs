@@ -86,7 +86,12 @@ pub async fn run(context: Context, shutdown: impl Future<Output = ()> + Send + '
     context.metrics.count_in(Some(stores.clone()));
     let mut last = JoinSet::new();
     last.spawn(event_writer.run());
-    let kept_nodes = KeptNodes::new(stores.clone(), reconciler.cluster.clone(), context.clock.clone());
+    let kept_nodes = KeptNodes::new(
+        stores.clone(),
+        reconciler.cluster.clone(),
+        context.clock.clone(),
+        context.metrics.clone(),
+    );
     let orphans = Orphans::new(stores.clone(), reconciler.cluster.clone(), context.clock.clone());
     tokio::select! {
         () = stopped_early(stop.clone(), stores.runs.clone()) => {}

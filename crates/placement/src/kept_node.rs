@@ -52,6 +52,8 @@ pub struct KeptNode {
     pub node: Option<String>,
     /// Until when; `None` if the annotation is malformed.
     pub until: Option<Timestamp>,
+    /// When the pod was created.
+    pub created: Option<Timestamp>,
     /// Namespace and name of the run that has ended.
     pub after: String,
     /// UID of this run; `None` on the pod of an older release.
@@ -276,6 +278,7 @@ mod tests {
             uid: "u".to_owned(),
             node: Some("n1".to_owned()),
             until: second,
+            created: None,
             after: "ns/build".to_owned(),
             run: None,
             ended: false,

@@ -1,13 +1,17 @@
 //! The pod at the end of a run, what the run records of it, and its deletion.
 
 use super::*;
-use crate::fixture::{Caches, Call, Server, at, cluster, done, nothing, observed_pod, observed_set, run};
+use crate::fixture::{
+    Caches, Call, Server, at, clock_of, cluster, done, exposition, nothing, observed_pod, observed_set, run,
+};
 use crate::write::Effect;
 use placement::config::Config;
 use placement::node::NodeState;
 use placement::plan::{Decision, Inputs, Observation, plan};
 use placement::run::Run;
+use prometheus_client::registry::Registry;
 use serde_json::json;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 const PODS: &str = "/api/v1/namespaces/tekton-pod-affinity/pods";
 
@@ -69,10 +73,11 @@ async fn compared(caches: &Caches, second: i64) -> Vec<Call> {
     for _ in 0..=AT_ONCE {
         server.answer(200, json!({"metadata": {}}));
     }
-    let kept = KeptNodes::new(
+    let mut kept = KeptNodes::new(
         caches.stores.clone(),
         cluster(&server),
         Arc::new(move || at(second)),
+        Metrics::register(&mut Registry::default()),
     );
     kept.compare().await;
     server.calls()
@@ -179,4 +184,25 @@ async fn nothing_is_corrected_before_the_pods_are_listed_and_only_some_records_a
         caches.add_held_run_with(&format!("run-{number}"), &format!("u-{number}"), &forged);
     }
     assert_eq!(compared(&caches, 3).await.len(), AT_ONCE);
+}
+
+#[tokio::test]
+async fn the_time_of_kept_nodes_is_counted_once() {
+    let server = Server::start();
+    let (mut caches, mut registry) = (Caches::ready(), Registry::default());
+    caches.add_kept_node("kept", 100);
+    let (seconds, metrics) = (Arc::new(AtomicI64::new(10)), Metrics::register(&mut registry));
+    let mut kept = KeptNodes::new(
+        caches.stores.clone(),
+        cluster(&server),
+        clock_of(&seconds),
+        metrics,
+    );
+    for second in [10, 14, 15] {
+        seconds.store(second, Ordering::Relaxed);
+        kept.compare().await;
+    }
+    let text = exposition(&registry);
+    let line = "kept_node_seconds_total{run_namespace=\"ns\"} 5.0";
+    assert!(text.contains(line), "{text}");
 }

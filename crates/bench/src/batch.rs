@@ -62,39 +62,93 @@ pub(crate) fn variants(names: &[&str]) -> Vec<RunVariant> {
     variants
 }
 
+/// What the runs of a batch do.
+#[derive(Clone, Copy)]
+pub(crate) struct Workload {
+    pub(crate) runs: usize,
+    pub(crate) tasks: Tasks,
+    /// How long a task lasts.
+    pub(crate) lasting: &'static str,
+}
+
+/// The tasks of a run.
+#[derive(Clone, Copy)]
+pub(crate) enum Tasks {
+    One,
+    /// Four tasks in three levels.
+    Diamond,
+}
+
+impl Workload {
+    /// Runs of four tasks in three levels.
+    pub(crate) fn diamonds(effort: &Effort, runs: usize) -> Self {
+        Self {
+            runs,
+            tasks: Tasks::Diamond,
+            lasting: effort.pick("3s", "500ms"),
+        }
+    }
+
+    fn spec(self, namespace: &str, name: &str, variant: RunVariant) -> RunSpec {
+        let spec = match self.tasks {
+            Tasks::One => RunSpec::new(namespace, name).task("only", &[]),
+            Tasks::Diamond => RunSpec::diamond(namespace, name),
+        };
+        let spec = spec.lasting(self.lasting);
+        match variant.label {
+            Some(strategy) => spec.opted_in(strategy),
+            None => spec,
+        }
+    }
+}
+
+impl Tasks {
+    fn count(self) -> usize {
+        match self {
+            Self::One => 1,
+            Self::Diamond => 4,
+        }
+    }
+}
+
 /// Runs that are prepared, and watches of their namespace.
 pub(crate) struct Batch<'a> {
     bed: &'a Testbed,
     pub(crate) namespace: String,
     guarantee: Guarantee,
+    tasks: usize,
     specs: Vec<RunSpec>,
     pods: Recorder<PodRecord>,
     runs: Recorder<RunRecord>,
 }
 
 impl<'a> Batch<'a> {
-    /// Prepares this many runs. First, one such run is created and ends, so that caches are warm.
+    /// Prepares the runs. First, a shorter run is created and ends, so that caches are warm.
     pub(crate) async fn prepare(
-        effort: &Effort,
         bed: &'a Testbed,
         namespace: &str,
         variant: RunVariant,
-        size: usize,
+        workload: Workload,
     ) -> Result<Self> {
         let kept = variant.name.chars().filter(char::is_ascii_alphanumeric);
         let namespace = format!("{namespace}-{}", kept.collect::<String>().to_lowercase());
         let namespace = admission::namespace(bed, &namespace, variant.admission).await?;
         let client = bed.client().await?;
         cluster::set_coschedule(bed, variant.coschedule).await?;
-        let warm_up = spec(&namespace, "warm-up", variant, "100ms");
+        let short = Workload {
+            lasting: "100ms",
+            ..workload
+        };
+        let warm_up = short.spec(&namespace, "warm-up", variant);
         warm_up.create(&client).await?;
         bed.until_succeeded(&warm_up, Duration::from_mins(2)).await?;
         cluster::delete_runs(bed, &namespace).await?;
-        let duration = effort.pick("3s", "500ms");
-        let specs = (0..size).map(|index| spec(&namespace, &format!("run-{index}"), variant, duration));
+        let spec = |index| workload.spec(&namespace, &format!("run-{index}"), variant);
+        let specs = (0..workload.runs).map(spec);
         Ok(Self {
             bed,
             guarantee: variant.guarantee,
+            tasks: workload.tasks.count(),
             specs: specs.collect(),
             pods: watch::pods(&client, &namespace).await?,
             runs: watch::runs(&client, &namespace).await?,
@@ -102,14 +156,29 @@ impl<'a> Batch<'a> {
         })
     }
 
-    /// Creates the runs with this time between two of them, or all at once, and waits for their end.
-    pub(crate) async fn run(&self, interval: Duration) -> Result<BatchOutcome> {
+    /// Creates all runs at once, and waits for their end.
+    pub(crate) async fn run(&self) -> Result<BatchOutcome> {
         let client = self.bed.client().await?;
-        let created = if interval.is_zero() {
-            cluster::create_runs(&client, &self.namespace, &self.specs).await?
-        } else {
-            self.create_at(interval).await?
-        };
+        let created = cluster::create_runs(&client, &self.namespace, &self.specs).await?;
+        self.until_done(created).await
+    }
+
+    /// Creates this many runs one after the other, then the rest with this time between two of them, and waits for their end.
+    pub(crate) async fn run_in_order(&self, backlog: usize, interval: Duration) -> Result<BatchOutcome> {
+        let client = self.bed.client().await?;
+        let (mut created, mut next) = (Vec::new(), Instant::now());
+        for (number, spec) in (1..).zip(&self.specs) {
+            sleep_until(next.into()).await;
+            created.push(Instant::now());
+            spec.create(&client).await?;
+            if number >= backlog {
+                next += interval;
+            }
+        }
+        self.until_done(created).await
+    }
+
+    async fn until_done(&self, created: Vec<Instant>) -> Result<BatchOutcome> {
         let done = || {
             let runs = self.runs.records();
             runs.values()
@@ -120,34 +189,15 @@ impl<'a> Batch<'a> {
         let names = self.specs.iter().map(|spec| spec.name().to_owned());
         Ok(BatchOutcome {
             guarantee: self.guarantee,
+            tasks_of_a_run: self.tasks,
             created: names.zip(created).collect(),
             pods: self.pods.records().clone(),
             runs: self.runs.records().clone(),
         })
     }
 
-    async fn create_at(&self, interval: Duration) -> Result<Vec<Instant>> {
-        let client = self.bed.client().await?;
-        let (mut created, mut next) = (Vec::new(), Instant::now());
-        for spec in &self.specs {
-            sleep_until(next.into()).await;
-            created.push(Instant::now());
-            spec.create(&client).await?;
-            next += interval;
-        }
-        Ok(created)
-    }
-
     /// Deletes the runs, and waits until their pods are gone.
     pub(crate) async fn delete(self) -> Result<()> {
         cluster::delete_runs(self.bed, &self.namespace).await
-    }
-}
-
-fn spec(namespace: &str, name: &str, variant: RunVariant, duration: &str) -> RunSpec {
-    let spec = RunSpec::diamond(namespace, name).lasting(duration);
-    match variant.label {
-        Some(strategy) => spec.opted_in(strategy),
-        None => spec,
     }
 }

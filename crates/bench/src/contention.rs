@@ -1,90 +1,148 @@
 //! More runs than nodes: how long nodes are idle between two runs, and whether runs start in the order of their creation.
 
 use crate::admission;
-use crate::batch::{self, Batch, RunVariant};
+use crate::batch::{self, Batch, RunVariant, Tasks, Workload};
+use crate::cluster;
 use crate::outcome::{BatchOutcome, NodeStay, TOTAL};
 use crate::part::{BenchPart, Effort};
 use crate::scenario::{Figures, Scenario};
 use crate::stats::{number, quantile};
 use crate::variants::{COMPLETED, DISABLED, ISOLATE};
-use anyhow::Result;
+use anyhow::{Context, Result};
 use std::time::{Duration, Instant};
+use testbed::order::Order;
+use testbed::runs::RunSpec;
 use testbed::{Limits, Nodes, Testbed};
 
 const IDLE: &str = "node idle between two runs p50, s";
 const IDLE_P99: &str = "node idle between two runs p99, s";
 const BUSY: &str = "node time with task pods, %";
 const WRONG_ORDER: &str = "pairs of runs that started in the wrong order, %";
-/// Nodes, and the number of runs.
-const SIZES: [(usize, usize); 3] = [(3, 24), (30, 90), (100, 300)];
-const QUICK: [(usize, usize); 1] = [(2, 6)];
-/// In seconds: the shortest that the scheduler accepts.
-const SHORT_BACKOFF: u32 = 1;
-/// The time between the creation of two runs gives the runs an order.
-const INTERVAL: Duration = Duration::from_millis(100);
+const OVERTAKES: &str = "younger runs that started before a run, maximum";
+const LONGEST_WAIT: &str = "creation to first pod bound, maximum, s";
+const WAIT_RATIO: &str = "maximum compared with the same starts in order";
+const FAILED: &str = "attempts of the scheduler without a node, per run";
+/// Longer than the controller waits for the answer of an autoscaler.
+const SILENCE: Duration = Duration::from_secs(35);
+
+/// Runs that are created one after the other.
+#[derive(Clone, Copy)]
+struct Crowd {
+    nodes: usize,
+    workload: Workload,
+    /// The number of runs that exist before the others.
+    backlog: usize,
+    /// The time between the creations of two later runs gives them an order.
+    interval: Duration,
+}
+
+/// Sorted by the number of nodes.
+const SIZES: [Crowd; 5] = [
+    burst(3, 24, "3s"),
+    stream(3, 81),
+    burst(30, 90, "3s"),
+    burst(30, 300, "3s"),
+    burst(100, 300, "3s"),
+];
+const QUICK: [Crowd; 2] = [burst(2, 6, "500ms"), stream(2, 12)];
 
 pub(crate) const PART: BenchPart = BenchPart {
     name: "contention",
     title: "More runs than nodes",
-    method: "runs of four tasks in three levels are created at intervals of a tenth of a second, with client limits raised. A node \
-        is idle from the end of the last task pod of a run to the binding of the first task pod of the next run, if no other run is \
-        on the node. Two runs started in the wrong order if the first task pod of the older run was bound later. With the mode \
-        disabled, runs share nodes, and no run waits. With podMaxBackoffSeconds: 1 in the scheduler's configuration (backoff 1 s; \
-        10 as shipped), the scheduler tries a pod that found no node again after a second at the latest, once something has changed.",
+    method: "client limits raised, and no autoscaler, which the controller knows already. In a burst, runs of four tasks in three \
+        levels are created at intervals of a tenth of a second. In a stream, six runs of a task of two seconds exist before \
+        another such run is created every 0.8 seconds. A node is idle from the end of the last task pod of a run to the binding of \
+        the first task pod of the next run, if no other run is on the node. A run starts when its first task pod is bound. With \
+        the mode disabled, runs share nodes, and no run waits.",
     in_quick: true,
     measure: |runtime, effort| runtime.block_on(measure(effort)),
-    figures: &[TOTAL, IDLE, IDLE_P99, BUSY, WRONG_ORDER],
+    figures: &[
+        TOTAL,
+        IDLE,
+        IDLE_P99,
+        BUSY,
+        WRONG_ORDER,
+        OVERTAKES,
+        LONGEST_WAIT,
+        WAIT_RATIO,
+        FAILED,
+    ],
     ratios: &[
         (TOTAL, ISOLATE),
         (IDLE, ISOLATE),
         (TOTAL, DISABLED),
-        (IDLE, COMPLETED),
+        (FAILED, ISOLATE),
     ],
-    aims: &[],
+    aims: &[
+        (COMPLETED, WRONG_ORDER, None, 2.0),
+        (COMPLETED, WAIT_RATIO, None, 1.3),
+    ],
     chart: Some(TOTAL),
 };
 
-/// A variant, and the longest back-off of the scheduler in seconds.
-type WithBackoff = (RunVariant, Option<u32>);
-
-/// All variants with the scheduler as shipped. The variants in which runs wait also with a short back-off.
-fn with_backoffs() -> Vec<WithBackoff> {
-    let as_shipped = batch::variants(&[DISABLED, COMPLETED, ISOLATE]).into_iter();
-    let short = batch::variants(&[COMPLETED, ISOLATE]).into_iter();
-    let as_shipped = as_shipped.map(|variant| (variant, None));
-    as_shipped
-        .chain(short.map(|variant| (variant, Some(SHORT_BACKOFF))))
-        .collect()
+const fn burst(nodes: usize, runs: usize, lasting: &'static str) -> Crowd {
+    Crowd {
+        nodes,
+        workload: Workload {
+            runs,
+            tasks: Tasks::Diamond,
+            lasting,
+        },
+        backlog: 0,
+        interval: Duration::from_millis(100),
+    }
 }
 
-fn name((variant, backoff): WithBackoff) -> String {
-    let option = backoff.map_or_else(String::new, |seconds| format!(", backoff {seconds} s"));
-    format!("{}{option}", variant.name)
+const fn stream(nodes: usize, runs: usize) -> Crowd {
+    Crowd {
+        nodes,
+        workload: Workload {
+            runs,
+            tasks: Tasks::One,
+            lasting: "2s",
+        },
+        backlog: 6,
+        interval: Duration::from_millis(800),
+    }
+}
+
+impl Crowd {
+    fn title(&self) -> String {
+        let runs = self.workload.runs;
+        let kind = if self.backlog == 0 { "burst" } else { "stream" };
+        format!("{kind} of {runs} runs on {} nodes", self.nodes)
+    }
 }
 
 async fn measure(effort: &Effort) -> Result<Vec<Scenario>> {
-    let sizes = effort.allowed(effort.pick(&SIZES[..], &QUICK), |(_, runs)| *runs)?;
+    let crowds = effort.allowed(effort.pick(&SIZES[..], &QUICK), |crowd| crowd.workload.runs)?;
     let bed = Testbed::start(effort.options(Limits::Raised)).await?;
     admission::install(&bed).await?;
+    let silent = wait_for_an_autoscaler(&bed).await?;
     let (mut scenarios, mut existing) = (Vec::new(), 0);
-    for (nodes, runs) in sizes {
+    for crowd in crowds {
+        let Crowd { nodes, backlog, .. } = crowd;
         bed.add_nodes(&Nodes::new(&format!("of-{nodes}"), nodes - existing))
             .await?;
+        if existing == 0 {
+            bed.until_succeeded(&silent, Duration::from_mins(2)).await?;
+        }
         existing = nodes;
-        let variants = with_backoffs();
-        let title = format!("{runs} runs on {nodes} nodes");
+        let variants = batch::variants(&[DISABLED, COMPLETED, ISOLATE]);
+        let name = |variant: RunVariant| variant.name.to_owned();
         let measured = Scenario::measure(
-            title,
+            crowd.title(),
             effort.rounds,
             &variants,
             name,
-            async |round, (variant, backoff)| {
-                bed.restart_scheduler(backoff).await?;
-                let namespace = format!("on-{nodes}-{round}-{}", backoff.unwrap_or_default());
-                let batch = Batch::prepare(effort, &bed, &namespace, variant, runs).await?;
-                let outcome = batch.run(INTERVAL).await?;
+            async |round, variant| {
+                let namespace = format!("{}-{round}", crowd.title().replace(' ', "-"));
+                let batch = Batch::prepare(&bed, &namespace, variant, crowd.workload).await?;
+                let failed = cluster::failed_attempts(&bed.scheduler_metrics().await?);
+                let outcome = batch.run_in_order(backlog, crowd.interval).await?;
+                let failed = cluster::failed_attempts(&bed.scheduler_metrics().await?) - failed;
                 batch.delete().await?;
-                figures(&outcome, nodes)
+                figures(&outcome, nodes, failed)
             },
         );
         scenarios.push(measured.await?);
@@ -92,7 +150,18 @@ async fn measure(effort: &Effort) -> Result<Vec<Scenario>> {
     Ok(scenarios)
 }
 
-fn figures(outcome: &BatchOutcome, nodes: usize) -> Result<Figures> {
+/// Creates a run before there is a node. The controller learns that no autoscaler answers, as on any fixed pool.
+async fn wait_for_an_autoscaler(bed: &Testbed) -> Result<RunSpec> {
+    let namespace = bed.namespace("silent").await?;
+    let run = RunSpec::new(&namespace, "waiting")
+        .task("only", &[])
+        .opted_in("true");
+    run.create(&bed.client().await?).await?;
+    tokio::time::sleep(SILENCE).await;
+    Ok(run)
+}
+
+fn figures(outcome: &BatchOutcome, nodes: usize, failed: f64) -> Result<Figures> {
     outcome.check()?;
     let stays = outcome.stays();
     let idle: Vec<_> = stays.iter().flat_map(|on_node| idle_times(on_node)).collect();
@@ -100,12 +169,18 @@ fn figures(outcome: &BatchOutcome, nodes: usize) -> Result<Figures> {
     let busy = spans - idle.iter().sum::<f64>();
     let duration = outcome.duration()?.as_secs_f64();
     let of = |share| quantile(&idle, share).unwrap_or_default();
+    let starts = outcome.starts();
+    let order = Order::new(&starts).context("no run started")?;
     Ok(vec![
         (TOTAL, duration),
         (IDLE, of(0.5)),
         (IDLE_P99, of(0.99)),
         (BUSY, busy / (duration * number(nodes)) * 100.0),
-        (WRONG_ORDER, wrong_order(&outcome.starts()) * 100.0),
+        (WRONG_ORDER, order.wrong_pairs),
+        (OVERTAKES, number(order.most_overtakes)),
+        (LONGEST_WAIT, order.longest_wait.as_secs_f64()),
+        (WAIT_RATIO, order.wait_ratio()),
+        (FAILED, failed / number(starts.len())),
     ])
 }
 
@@ -132,18 +207,6 @@ fn span(on_node: &[NodeStay]) -> f64 {
         .map_or(0.0, |(begin, end)| (end - begin).as_secs_f64())
 }
 
-/// The share of the pairs in which the older run started later than the younger run.
-fn wrong_order(starts: &[Instant]) -> f64 {
-    let pairs = starts.iter().enumerate().flat_map(|(index, older)| {
-        let younger = &starts[index + 1..];
-        younger.iter().map(move |younger| older > younger)
-    });
-    let (wrong, all) = pairs.fold((0, 0), |(wrong, all), is_wrong| {
-        (wrong + usize::from(is_wrong), all + 1)
-    });
-    number(wrong) / number(all.max(1))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -160,13 +223,5 @@ mod tests {
         let on_node = [stay(12, 14), stay(0, 10), stay(2, 5), stay(14, 15)];
         assert_eq!(idle_times(&on_node), [2.0, 0.0]);
         assert!((span(&on_node) - 15.0).abs() < 1e-9);
-    }
-
-    #[test]
-    fn if_the_last_of_three_runs_starts_first_two_pairs_are_in_the_wrong_order() {
-        let start = Instant::now();
-        let starts = [2, 3, 1].map(|second| at(start, second));
-        assert!((wrong_order(&starts) - 2.0 / 3.0).abs() < 1e-9);
-        assert!(wrong_order(&starts[..1]) < 1e-9);
     }
 }

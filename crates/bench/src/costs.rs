@@ -1,7 +1,7 @@
 //! The requests that one run causes, by client and kind, from the API server's audit log.
 
 use crate::admission;
-use crate::batch::{Batch, RunVariant, variants};
+use crate::batch::{Batch, RunVariant, Workload, variants};
 use crate::part::{BenchPart, Effort};
 use crate::scenario::Scenario;
 use crate::stats::number;
@@ -74,10 +74,16 @@ async fn one_round(
     variant: RunVariant,
     size: usize,
 ) -> Result<Window> {
-    let batch = Batch::prepare(effort, bed, &format!("costs-{round}"), variant, size).await?;
+    let batch = Batch::prepare(
+        bed,
+        &format!("costs-{round}"),
+        variant,
+        Workload::diamonds(effort, size),
+    )
+    .await?;
     let length = effort.pick(WINDOW, QUICK_WINDOW);
     let from = Timestamp::now();
-    let (outcome, ()) = futures::join!(batch.run(Duration::ZERO), tokio::time::sleep(length));
+    let (outcome, ()) = futures::join!(batch.run(), tokio::time::sleep(length));
     let window = Window {
         namespace: batch.namespace.clone(),
         from,

@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 
 pub(crate) const TOTAL: &str = "all runs done, s";
 pub(crate) const FIRST_POD: &str = "first pod bound p50, s";
-const TASKS: usize = 4;
 
 /// Where the pods of a run are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +22,7 @@ pub(crate) enum Guarantee {
 /// The events of runs of one variant.
 pub(crate) struct BatchOutcome {
     pub(crate) guarantee: Guarantee,
+    pub(crate) tasks_of_a_run: usize,
     /// When the request for each run was sent.
     pub(crate) created: BTreeMap<String, Instant>,
     pub(crate) pods: BTreeMap<String, PodRecord>,
@@ -64,7 +64,7 @@ impl BatchOutcome {
         if let Some((name, run)) = self.runs.iter().find(|(_, run)| run.failed.is_some()) {
             bail!("run {name} failed: {:?}", run.failed);
         }
-        let (tasks, expected) = (self.tasks().count(), self.created.len() * TASKS);
+        let (tasks, expected) = (self.tasks().count(), self.created.len() * self.tasks_of_a_run);
         if tasks != expected {
             bail!("{tasks} task pods were bound instead of {expected}");
         }
@@ -125,13 +125,13 @@ impl BatchOutcome {
             .unwrap_or_default()
     }
 
-    /// When the first pod of each run was bound, in the order in which the runs were created.
-    pub(crate) fn starts(&self) -> Vec<Instant> {
-        let mut runs: Vec<_> = self.created.iter().collect();
-        runs.sort_by_key(|(_, created)| **created);
-        runs.into_iter()
-            .filter_map(|(run, _)| self.first_bound(run))
-            .collect()
+    /// When each run was created and when its first pod was bound, in the order of the creations.
+    pub(crate) fn starts(&self) -> Vec<(Instant, Instant)> {
+        let runs = self.created.iter();
+        let starts = runs.filter_map(|(run, created)| Some((*created, self.first_bound(run)?)));
+        let mut starts: Vec<_> = starts.collect();
+        starts.sort_unstable();
+        starts
     }
 }
 
@@ -149,6 +149,8 @@ fn most_at_once(stays: &[NodeStay]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const TASKS: usize = 4;
 
     fn outcome(pods: &[(&str, &str, u64, u64)]) -> BatchOutcome {
         let start = Instant::now();
@@ -170,6 +172,7 @@ mod tests {
         };
         BatchOutcome {
             guarantee: Guarantee::OwnNode,
+            tasks_of_a_run: TASKS,
             created: runs.iter().map(|run| (run.clone(), start)).collect(),
             pods: pods.iter().enumerate().map(pod).collect(),
             runs: runs.into_iter().map(|run| (run, done.clone())).collect(),

@@ -1,7 +1,7 @@
 //! Whole runs from creation to end: without placement, with Tekton's own modes, and with pod-affinity.
 
 use crate::admission;
-use crate::batch::{Batch, RunVariant, VARIANTS};
+use crate::batch::{Batch, RunVariant, VARIANTS, Workload};
 use crate::cluster::{self, POD_AFFINITY, Requests, VERBS};
 use crate::outcome::{FIRST_POD, TOTAL};
 use crate::part::{BenchPart, Effort};
@@ -9,7 +9,6 @@ use crate::scenario::{Figures, Scenario};
 use crate::stats::number;
 use crate::variants::{BY_POLICIES, COMPLETED, DISABLED, ISOLATE};
 use anyhow::Result;
-use std::time::Duration;
 use testbed::Part;
 use testbed::{Limits, Nodes, Testbed};
 
@@ -108,7 +107,8 @@ async fn measure(effort: &Effort, limits: Limits, sizes: &[usize]) -> Result<Vec
         };
         let name = |variant: RunVariant| variant.name.to_owned();
         let measured = Scenario::measure(title, rounds, &VARIANTS, name, async |round, variant| {
-            let batch = Batch::prepare(effort, &bed, &format!("size-{size}-{round}"), variant, size).await?;
+            let workload = Workload::diamonds(effort, size);
+            let batch = Batch::prepare(&bed, &format!("size-{size}-{round}"), variant, workload).await?;
             figures(&bed, batch, size).await
         });
         scenarios.push(measured.await?);
@@ -118,7 +118,7 @@ async fn measure(effort: &Effort, limits: Limits, sizes: &[usize]) -> Result<Vec
 
 async fn figures(bed: &Testbed, batch: Batch<'_>, size: usize) -> Result<Figures> {
     let before = Counters::read(bed).await?;
-    let outcome = batch.run(Duration::ZERO).await?;
+    let outcome = batch.run().await?;
     let usage = before.until_now(bed, size).await?;
     batch.delete().await?;
     Ok(outcome.figures()?.into_iter().chain(usage).collect())

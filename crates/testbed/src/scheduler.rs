@@ -1,8 +1,8 @@
-//! The rate limits, configuration and metrics of the scheduler.
+//! The rate limits and metrics of the scheduler.
 
 use crate::apply::apply_all;
 use crate::binaries::Built;
-use crate::error::{Error, Result, write};
+use crate::error::{Error, Result};
 use crate::options::Limits;
 use crate::part::{Launch, Part};
 use crate::testbed::Testbed;
@@ -47,19 +47,6 @@ impl Testbed {
         }
     }
 
-    /// Restarts the scheduler with a maximum backoff, in seconds: the scheduler retries an unschedulable pod within this time after
-    /// a change in the cluster. `None` keeps the default of ten seconds.
-    pub async fn restart_scheduler(&self, longest_backoff: Option<u32>) -> Result<()> {
-        self.kill(Part::Scheduler)?;
-        let Some(seconds) = longest_backoff else {
-            return self.start_again(Part::Scheduler).await;
-        };
-        let file = self.folder.join("scheduler.json");
-        write(&file, &self.scheduler_configuration(seconds).to_string())?;
-        let config = format!("--config={}", file.display());
-        self.start_again_with(Part::Scheduler, &[&config]).await
-    }
-
     /// Starts the killed scheduler with a connection through the proxy of the faults. The proxy forwards tokens, but no client
     /// certificates, so the scheduler uses a ServiceAccount with its permissions.
     pub async fn start_scheduler_behind_faults(&self) -> Result<()> {
@@ -69,22 +56,6 @@ impl Testbed {
         let kubeconfig = self.kubeconfig_at(port, SYSTEM, account).await?;
         let connection = format!("--kubeconfig={}", kubeconfig.display());
         self.start_again_with(Part::Scheduler, &[&connection]).await
-    }
-
-    /// The configuration includes the connection, because the scheduler ignores the flags of the connection with a configuration
-    /// file.
-    fn scheduler_configuration(&self, longest_backoff: u32) -> serde_json::Value {
-        let mut connection = json!({"kubeconfig": self.plane.scheduler});
-        if self.options.limits == Limits::Raised {
-            (connection["qps"], connection["burst"]) = (json!(RAISED.0), json!(RAISED.1));
-        }
-        json!({
-            "apiVersion": "kubescheduler.config.k8s.io/v1",
-            "kind": "KubeSchedulerConfiguration",
-            "clientConnection": connection,
-            "leaderElection": {"leaderElect": false},
-            "podMaxBackoffSeconds": longest_backoff,
-        })
     }
 
     /// The metrics of the scheduler in Prometheus' text format.

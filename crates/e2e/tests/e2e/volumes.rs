@@ -246,7 +246,7 @@ fn verdict(pod: &Pod) -> Option<String> {
     scheduled?.message
 }
 
-/// Waits until the scheduler reports that another pod uses the volume of the run's only task.
+/// Waits until the scheduler reports that another pod uses the volume of the run's only task that waits.
 async fn until_single_pod_volume_is_used(bed: &Testbed, run: &RunSpec) {
     let client = bed.client().await.unwrap();
     let what = format!("another pod to have the volume of {}", run.name());
@@ -263,21 +263,43 @@ async fn until_single_pod_volume_is_used(bed: &Testbed, run: &RunSpec) {
     .unwrap();
 }
 
-/// Tekton's assistant uses the volume. A labelled run that is stuck moves off the node together with its assistant, and the
-/// task is scheduled first on the next node. Each task that finds the assistant there again costs a move.
+async fn until_assistant_is_on(bed: &Testbed, node: &str) {
+    let client = bed.client().await.unwrap();
+    bed.until(format!("an assistant on {node}"), SOON, async || {
+        let names = names_on(&client, node).await?;
+        let is_there = names.iter().any(|name| name.starts_with("affinity-assistant-"));
+        if is_there {
+            Ok(())
+        } else {
+            Err(format!("{names:?}"))
+        }
+    })
+    .await
+    .unwrap();
+}
+
+/// Tekton's assistant uses the volume before the task that needs the volume exists. A labelled run that is stuck moves off the node
+/// together with its assistant, and the task is scheduled first on the next node. Each task that finds the assistant there again costs
+/// a move.
 #[e2e_test]
 async fn if_tektons_assistant_uses_a_single_pod_volume_a_plain_run_hangs_and_a_labelled_run_succeeds() {
     let bed = fresh(0).await;
     bed.configure(&[("move-after", Some("2s"))]).await.unwrap();
-    let runs = BOTH.map(|kind| in_zone(kind, one_task(kind.0)));
+    let runs = BOTH.map(|kind| {
+        let run = RunSpec::new("default", kind.0).task("a", &["before"]);
+        in_zone(kind, run).task("before", &[]).ending("hang")
+    });
     for ((zone, _), run) in BOTH.iter().zip(&runs) {
         bed.add_nodes(&Nodes::new(zone, 1).zone(zone)).await.unwrap();
         volume_of_one_pod(&bed, zone).await;
         create(&bed, run).await;
+        until_assistant_is_on(&bed, &format!("{zone}-0")).await;
+        let_task_end(&bed, run, "before").await;
     }
     let [plain, labelled] = &runs;
     until_single_pod_volume_is_used(&bed, plain).await;
     until_event(&bed, labelled, "MovedOff").await;
+    let_end(&bed, labelled).await;
     bed.until_succeeded(labelled, SOON).await.unwrap();
     until_single_pod_volume_is_used(&bed, plain).await;
 }

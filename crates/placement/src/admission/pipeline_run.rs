@@ -160,6 +160,8 @@ impl<'a> PipelineRunDoc<'a> {
                 warning: namespace_warning(self.text("namespace").unwrap_or_default()).into(),
                 outcome: Outcome::UnknownByNamespace,
             },
+            // With policies, no policy selects such a run.
+            Ok(outcome @ Outcome::ManagedElsewhere) if self.opt_in.is_none() => Verdict::unpatched(outcome),
             Ok(_) | Err(UnknownValue { .. }) => self.on_creation(),
         }
     }

@@ -121,9 +121,10 @@ fn an_unknown_label_value_of_the_namespace_causes_a_warning_and_no_patch() {
 }
 
 #[test]
-fn nested_runs_and_runs_of_other_controllers_cause_no_warning() {
+fn nested_runs_and_runs_of_other_controllers_cause_no_warning_and_no_patch() {
     let nested = unlabelled().owned_by("tekton.dev/v1", "PipelineRun", true);
     let elsewhere = unlabelled().set(&["spec", "managedBy"], "other");
+    let elsewhere = elsewhere.annotation(keys::OPTED_IN_BY, "");
     for (doc, because) in [(nested, Outcome::Child), (elsewhere, Outcome::ManagedElsewhere)] {
         let verdict = admit_by_namespace(&doc.0, NamespaceLabel::Unknown);
         assert_eq!(patched(verdict), (Patch::default(), because));

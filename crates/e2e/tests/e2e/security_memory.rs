@@ -87,7 +87,7 @@ async fn create_large_runs(bed: &Testbed, namespace: &str, (count, bytes): (usiz
     }
 }
 
-#[e2e_test(webhook)]
+#[e2e_test(webhook, second)]
 async fn runs_of_the_worst_form_use_little_memory_and_hold_no_other_run_longer() {
     run_beside(LARGE_RUNS).await;
 }

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-pub use crate::stages::{DURATION, OUTCOME};
+pub use crate::stages::{DURATION, MESSAGE, OUTCOME, result};
 
 /// The annotation of nodes that KWOK manages.
 pub const MANAGED: (&str, &str) = ("kwok.x-k8s.io/node", "fake");

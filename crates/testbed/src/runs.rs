@@ -37,6 +37,13 @@ impl RunSpec {
         }
     }
 
+    /// A run of a Pipeline in its namespace.
+    pub fn of_pipeline(namespace: &str, name: &str, pipeline: &str) -> Self {
+        let mut run = Self::new(namespace, name);
+        run.manifest["spec"] = json!({"pipelineRef": {"name": pipeline}});
+        run
+    }
+
     /// A run with four tasks: one task, then two in parallel, then one.
     pub fn diamond(namespace: &str, name: &str) -> Self {
         Self::new(namespace, name)

@@ -13,6 +13,8 @@ use std::path::PathBuf;
 pub const DURATION: &str = "testbed.pod-affinity.tekton.dev/duration";
 /// Annotation of a PipelineRun (or of one task): `succeed`, `fail`, `fail-once` (first try) or `hang`.
 pub const OUTCOME: &str = "testbed.pod-affinity.tekton.dev/outcome";
+/// Annotation of a PipelineRun or a Task: the termination message of its pods, from which Tekton reads the results of the task.
+pub const MESSAGE: &str = "testbed.pod-affinity.tekton.dev/message";
 /// How long a task's pod runs without the annotation.
 const DEFAULT_MILLISECONDS: u64 = 1000;
 /// Stages that are used unchanged.
@@ -108,9 +110,16 @@ fn outcome_expression() -> String {
     )
 }
 
+/// The termination message of a task with this result, in the format of Tekton's entrypoint.
+pub fn result(name: &str, value: &str) -> String {
+    const RESULT_OF_A_TASK: u8 = 1;
+    json!([{"key": name, "value": value, "type": RESULT_OF_A_TASK}]).to_string()
+}
+
 fn terminated(exit_code: u8, reason: &str, phase: &str) -> String {
     format!(
         "{{{{ $now := Now }}}}
+{{{{ $message := or (index .metadata.annotations {MESSAGE:?}) \"\" }}}}
 containerStatuses:
 {{{{ range .spec.containers }}}}
 - name: {{{{ .name | Quote }}}}
@@ -122,6 +131,7 @@ containerStatuses:
     terminated:
       exitCode: {exit_code}
       reason: {reason}
+      message: {{{{ $message | Quote }}}}
       startedAt: {{{{ $now | Quote }}}}
       finishedAt: {{{{ $now | Quote }}}}
 {{{{ end }}}}

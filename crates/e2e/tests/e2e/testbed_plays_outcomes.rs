@@ -3,14 +3,20 @@
 use crate::support::SOON;
 use crate::support::testbeds::plain;
 use serde_json::json;
+use testbed::kwok::{MESSAGE, result};
 use testbed::runs::{self, RunSpec, State};
 
 #[e2e_test]
-async fn a_task_lasts_as_long_as_the_annotation_says() {
+async fn a_task_lasts_as_long_and_has_the_result_that_annotations_say() {
     let bed = &plain().await;
     let namespace = bed.namespace("lasting").await.unwrap();
+    let client = bed.client().await.unwrap();
     let run = RunSpec::new(&namespace, "run").task("only", &[]).lasting("4s");
-    run.create(&bed.client().await.unwrap()).await.unwrap();
+    let mut run = run.annotation(MESSAGE, &result("word", "a \"b\""));
+    let pipeline = &mut run.manifest["spec"]["pipelineSpec"];
+    pipeline["tasks"][0]["taskSpec"]["results"] = json!([{"name": "word"}]);
+    pipeline["results"] = json!([{"name": "word", "value": "$(tasks.only.results.word)"}]);
+    run.create(&client).await.unwrap();
     let done = bed.until_succeeded(&run, SOON).await.unwrap();
     let time =
         |field: &str| -> jiff::Timestamp { done.data["status"][field].as_str().unwrap().parse().unwrap() };
@@ -18,6 +24,8 @@ async fn a_task_lasts_as_long_as_the_annotation_says() {
         .total(jiff::Unit::Second)
         .unwrap();
     assert!(seconds >= 4.0, "{seconds} s");
+    let results = json!([{"name": "word", "value": "a \"b\""}]);
+    assert_eq!(done.data["status"]["results"], results);
 }
 
 #[e2e_test]

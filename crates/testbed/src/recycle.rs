@@ -111,6 +111,18 @@ impl Testbed {
         Ok(restored)
     }
 
+    /// The size of each object of a namespace in etcd, by key. A key is `/registry/`, the resource, the namespace and the name.
+    pub async fn stored_sizes(&self, namespace: &str) -> Result<BTreeMap<String, usize>> {
+        let (contents, part) = (self.store().await?.contents().await?, format!("/{namespace}/"));
+        let inside = contents.into_iter().filter(|(key, _)| key.contains(&part));
+        Ok(inside.map(|(key, stored)| (key, stored.value.0.len())).collect())
+    }
+
+    /// The metrics of etcd in Prometheus' text format.
+    pub async fn etcd_metrics(&self) -> Result<String> {
+        self.store().await?.metrics().await
+    }
+
     async fn store(&self) -> Result<Store> {
         Ok(Store::new(client(&self.plane.store).await?))
     }

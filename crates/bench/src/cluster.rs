@@ -75,6 +75,14 @@ pub(crate) fn sum(text: &str, metric: &str, is_counted: impl Fn(&str) -> bool) -
     values.fold(0.0, |sum, value| sum + value)
 }
 
+/// The value of a metric without labels in Prometheus' text format.
+pub(crate) fn sample(text: &str, metric: &str) -> Option<f64> {
+    let mut values = text
+        .lines()
+        .filter_map(|line| line.strip_prefix(metric)?.strip_prefix(' '));
+    values.next()?.parse().ok()
+}
+
 /// The attempts of the scheduler that found no node, or failed, from its metrics.
 pub(crate) fn failed_attempts(metrics: &str) -> f64 {
     let has_failed = |labels: &str| !labels.contains("result=\"scheduled\"");
@@ -215,5 +223,7 @@ mod tests {
             (of("verb=\"GET\""), of("code=\"200\"")),
             ("3".to_owned(), "7".to_owned())
         );
+        let plain = "# TYPE y gauge\ny_more 1\ny 2.5e+06\n";
+        assert_eq!((sample(plain, "y"), sample(plain, "z")), (Some(2.5e6), None));
     }
 }

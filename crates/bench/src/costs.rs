@@ -1,10 +1,11 @@
-//! The requests that one run causes, by client and kind, from the API server's audit log.
+//! The requests that one run causes, by client and kind, from the API server's audit log, and what it writes to etcd.
 
 use crate::admission;
 use crate::batch::{Batch, RunVariant, Workload, variants};
 use crate::part::{BenchPart, Effort};
 use crate::scenario::Scenario;
 use crate::stats::number;
+use crate::stored::{self, AFTERWARDS, EVENTS, HIGHEST, Stored, WRITTEN, kilobytes};
 use crate::variants::{BY_POLICIES, COMPLETED, DISABLED, ISOLATE};
 use anyhow::{Context, Result, bail};
 use jiff::Timestamp;
@@ -62,7 +63,7 @@ async fn measure(effort: &Effort) -> Result<Vec<Scenario>> {
     let log = bed.audit()?;
     let rows = windows
         .into_iter()
-        .map(|(variant, window)| Ok((variant, window.requests_per_run(&log, size)?)));
+        .map(|(variant, window)| Ok((variant, window.rows(&log, size)?)));
     let title = format!("requests of one run, of {size} at once");
     Ok(vec![scenario(title, &rows.collect::<Result<Vec<_>>>()?)?])
 }
@@ -82,12 +83,17 @@ async fn one_round(
     )
     .await?;
     let length = effort.pick(WINDOW, QUICK_WINDOW);
-    let from = Timestamp::now();
-    let (outcome, ()) = futures::join!(batch.run(), tokio::time::sleep(length));
+    let (from, written) = (Timestamp::now(), stored::written(bed).await?);
+    let run = stored::highest_during(bed, &batch.namespace, batch.run());
+    let (ended, ()) = futures::join!(run, tokio::time::sleep(length));
+    let (outcome, highest) = ended?;
     let window = Window {
         namespace: batch.namespace.clone(),
         from,
         to: Timestamp::now(),
+        highest: kilobytes(highest),
+        at_end: Stored::read(bed, &batch.namespace).await?,
+        written: (stored::written(bed).await? - written) / 1e3,
     };
     let outcome = outcome?;
     outcome.check()?;
@@ -113,14 +119,36 @@ fn scenario(title: String, rows: &[(&str, Rows)]) -> Result<Scenario> {
     Ok(scenario)
 }
 
-/// A namespace, and a period.
+/// A namespace, a period, and what was in etcd.
 struct Window {
     namespace: String,
     from: Timestamp,
     to: Timestamp,
+    /// Kilobytes.
+    highest: f64,
+    at_end: Stored,
+    /// Kilobytes.
+    written: f64,
 }
 
 impl Window {
+    /// All rows per run.
+    fn rows(&self, log: &[Value], size: usize) -> Result<Rows> {
+        let of_resource =
+            |(resource, bytes): (&String, &usize)| (format!("{AFTERWARDS}: {resource}"), kilobytes(*bytes));
+        let sums = [
+            (HIGHEST, self.highest),
+            (AFTERWARDS, kilobytes(self.at_end.total())),
+            (WRITTEN, self.written),
+            (EVENTS, number(self.at_end.events)),
+        ];
+        let sums = sums.map(|(name, sum)| (name.to_owned(), sum));
+        let stored = self.at_end.bytes.iter().map(of_resource).chain(sums);
+        let mut rows: Rows = stored.map(|(name, sum)| (name, sum / number(size))).collect();
+        rows.extend(self.requests_per_run(log, size)?);
+        Ok(rows)
+    }
+
     /// The requests per run: all, of each client, and of each client by kind.
     fn requests_per_run(&self, log: &[Value], size: usize) -> Result<Rows> {
         let mut rows = Rows::new();
@@ -206,6 +234,9 @@ mod tests {
             namespace: namespace.to_owned(),
             from: "2026-01-01T00:00:10Z".parse().unwrap(),
             to: "2026-01-01T00:00:20Z".parse().unwrap(),
+            highest: 8.0,
+            at_end: Stored::default(),
+            written: 9.0,
         }
     }
 

@@ -22,6 +22,7 @@ mod runs;
 mod scenario;
 mod scheduling;
 mod stats;
+mod stored;
 mod variants;
 mod watch;
 

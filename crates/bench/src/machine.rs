@@ -85,6 +85,36 @@ fn cpu() -> Result<String> {
     Ok(name.map_or("unknown", |(_, name)| name).to_owned())
 }
 
+/// The CPU time of the machine since its start, in the kernel's ticks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CpuTime {
+    busy: f64,
+    all: f64,
+}
+
+impl CpuTime {
+    pub(crate) fn read() -> Result<Self> {
+        let text = fs::read_to_string("/proc/stat").context("reading /proc/stat")?;
+        Self::parse(&text).context("/proc/stat is not as proc(5) says")
+    }
+
+    /// The fourth and the fifth number are the idle time and the time in which processes waited for disks.
+    fn parse(text: &str) -> Option<Self> {
+        let numbers = text.lines().next()?.strip_prefix("cpu ")?.split_whitespace();
+        let ticks = numbers.map(str::parse).collect::<Result<Vec<f64>, _>>().ok()?;
+        let all = ticks.iter().sum();
+        let idle: f64 = ticks.get(3..5)?.iter().sum();
+        Some(Self {
+            busy: all - idle,
+            all,
+        })
+    }
+
+    pub(crate) fn percent_since(self, before: Self) -> f64 {
+        (self.busy - before.busy) / (self.all - before.all) * 100.0
+    }
+}
+
 /// The root of the clone.
 pub(crate) fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -103,6 +133,17 @@ fn commit() -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn idle_and_waiting_time_is_not_busy() {
+        let time = |text| CpuTime::parse(text).unwrap();
+        let (before, after) = (
+            time("cpu  10 0 10 70 10 0\ncpu0 1"),
+            time("cpu  50 5 25 90 20 10\n"),
+        );
+        assert!((after.percent_since(before) - 70.0).abs() < 1e-9);
+        assert!(CpuTime::parse("cpu  1 2 3 4").is_none());
+    }
 
     #[test]
     fn a_session_names_machine_and_versions() {

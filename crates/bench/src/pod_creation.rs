@@ -2,6 +2,7 @@
 
 use crate::admission::{self, has_terms, pod};
 use crate::cluster::{self, POD_AFFINITY};
+use crate::machine::CpuTime;
 use crate::part::{BenchPart, Effort};
 use crate::scenario::{Figures, Scenario};
 use crate::stats::quantile;
@@ -19,13 +20,18 @@ const P50: &str = "p50, ms";
 const P99: &str = "p99, ms";
 const SERVER_CPU: &str = "CPU of the API server, ms per pod";
 const OUR_CPU: &str = "CPU of pod-affinity, ms per pod";
+const RATE: &str = "pods a second";
+const BUSY: &str = "CPU of the machine, %";
+/// The highest rate leaves this share of the CPU unused, so that latencies are not those of a queue.
+const MOST_BUSY: f64 = 80.0;
 
 /// The name, the admission, and whether the pods belong to enrolled runs.
 type PodVariant = (&'static str, Admission, bool);
 
+const BY_WEBHOOK: PodVariant = (WITH_WEBHOOK, Admission::Webhook, true);
 const VARIANTS: [PodVariant; 3] = [
     (WITHOUT, Admission::Webhook, false),
-    (WITH_WEBHOOK, Admission::Webhook, true),
+    BY_WEBHOOK,
     (WITH_POLICIES, Admission::Policies, true),
 ];
 
@@ -57,21 +63,41 @@ async fn measure(effort: &Effort) -> Result<Vec<Scenario>> {
         bed.stop(part)?;
     }
     let mut scenarios = Vec::new();
-    for rate in effort.pick(&[20, 50, 100][..], &[20]) {
+    for rate in effort.pick(&[Some(20), Some(50), None][..], &[Some(20)]) {
+        let (title, rate) = match *rate {
+            Some(rate) => (format!("{rate} pods of 10 KB a second"), rate),
+            None => (
+                "pods of 10 KB at the highest rate".to_owned(),
+                highest_rate(&bed).await?,
+            ),
+        };
         // With fewer than a thousand pods, a single stall would be the p99.
         let count = effort.pick(1000, rate * 3);
-        let title = format!("{rate} pods of 10 KB a second");
         // The first pods open connections and fill caches. Their figures are dropped.
         for variant in VARIANTS {
-            create(&bed, variant, *rate, count).await?;
+            create(&bed, variant, rate, count).await?;
         }
         let name = |(name, ..): PodVariant| name.to_owned();
         let measured = Scenario::measure(title, effort.rounds, &VARIANTS, name, async |_, variant| {
-            create(&bed, variant, *rate, count).await
+            create(&bed, variant, rate, count).await
         });
         scenarios.push(measured.await?);
     }
     Ok(scenarios)
+}
+
+/// The highest rate at which the machine has CPU to spare.
+async fn highest_rate(bed: &Testbed) -> Result<u32> {
+    let mut highest = 50;
+    for rate in (60..=400).step_by(20) {
+        let figures = create(bed, BY_WEBHOOK, rate, rate * 5).await?;
+        let busy = figures.iter().find(|(name, _)| *name == BUSY);
+        if busy.is_none_or(|(_, busy)| *busy >= MOST_BUSY) {
+            break;
+        }
+        highest = rate;
+    }
+    Ok(highest)
 }
 
 fn namespace(admission: Admission) -> String {
@@ -91,6 +117,7 @@ async fn create(bed: &Testbed, variant: PodVariant, rate: u32, count: u32) -> Re
         anyhow::Ok((
             cluster::cpu(bed, &[Part::ApiServer])?,
             cluster::cpu(bed, &POD_AFFINITY)?,
+            CpuTime::read()?,
         ))
     };
     let before = cpu()?;
@@ -109,6 +136,8 @@ async fn create(bed: &Testbed, variant: PodVariant, rate: u32, count: u32) -> Re
         (P99, of(0.99)?),
         (SERVER_CPU, per_pod(after.0 - before.0)),
         (OUR_CPU, per_pod(after.1 - before.1)),
+        (RATE, f64::from(rate)),
+        (BUSY, after.2.percent_since(before.2)),
     ])
 }
 

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use testbed::apply::{apply_all, documents};
 use testbed::pace::AS_SHIPPED;
+use testbed::product::Installed;
 use testbed::{Admission, Testbed};
 
 // A bench is not a library: no crate can depend on it.
@@ -24,14 +25,15 @@ const BY_POLICIES: &str = "bench/by-policies";
 const ACTIVE: Duration = Duration::from_secs(30);
 
 /// Installs both, and returns when each of them acts in its namespaces.
-pub(crate) async fn install(bed: &Testbed) -> Result<()> {
-    bed.install_pod_affinity_with(&[AS_SHIPPED]).await?;
+pub(crate) async fn install(bed: &Testbed) -> Result<Installed> {
+    let installed = bed.install_pod_affinity_with(&[AS_SHIPPED]).await?;
     let client = bed.client().await?;
     let namespace = namespace(bed, "policies-only", Admission::Policies).await?;
     exclude_from_webhook(&client).await?;
     until_terms(bed, &namespace, false, "the webhook to ignore the namespace").await?;
     apply_all(&client, &policies()?).await?;
-    until_terms(bed, &namespace, true, "policies to add terms").await
+    until_terms(bed, &namespace, true, "policies to add terms").await?;
+    Ok(installed)
 }
 
 /// Creates a namespace for this kind of admission.

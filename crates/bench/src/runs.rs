@@ -1,22 +1,25 @@
 //! Whole runs from creation to end: without placement, with Tekton's own modes, and with pod-affinity.
 
 use crate::admission;
-use crate::batch::{Batch, RunVariant, VARIANTS, Workload};
+use crate::batch::{self, Batch, RunVariant, VARIANTS, Workload};
 use crate::cluster::{self, POD_AFFINITY, Requests, VERBS};
 use crate::outcome::{FIRST_POD, TOTAL};
 use crate::part::{BenchPart, Effort};
 use crate::scenario::{Figures, Scenario};
 use crate::stats::number;
 use crate::variants::{BY_POLICIES, COMPLETED, DISABLED, ISOLATE};
-use anyhow::Result;
-use testbed::Part;
-use testbed::{Limits, Nodes, Testbed};
+use anyhow::{Context, Error, Result};
+use testbed::product::Installed;
+use testbed::{Limits, Nodes, Part, Testbed, probe};
 
 const CPU: &str = "CPU of all processes, ms per run";
 const OUR_CPU: &str = "CPU of pod-affinity, ms per run";
 const OUR_MEMORY: &str = "memory of pod-affinity, MB";
 const REQUESTS: &str = "requests per run";
-const MANY: [usize; 3] = [20, 80, 320];
+const RECONCILIATIONS: &str = "reconciliations of pod-affinity per run";
+const RECONCILIATION_COUNT: &str = "pod_affinity_reconcile_seconds_count";
+/// The variants of many runs, whose measurement takes long.
+const MAIN: [&str; 4] = [DISABLED, ISOLATE, COMPLETED, BY_POLICIES];
 
 const METHOD: &str = "runs of four tasks in three levels are created at the same time, with enough nodes for all of them. \
 pod-affinity is installed in every variant, with two replicas of each process. It has nothing to do in the variants without its \
@@ -48,7 +51,14 @@ pub(crate) const FEW: BenchPart = BenchPart {
     name: "runs-few",
     title: "Few runs, client limits raised",
     in_quick: false,
-    measure: |runtime, effort| runtime.block_on(measure(effort, Limits::Raised, effort.pick(&[1, 5], &[2]))),
+    measure: |runtime, effort| {
+        runtime.block_on(measure(
+            effort,
+            Limits::Raised,
+            effort.pick(&[1, 5], &[2]),
+            &VARIANTS,
+        ))
+    },
     ..MANY_RUNS
 };
 
@@ -58,7 +68,10 @@ pub(crate) const MANY_RUNS: BenchPart = BenchPart {
     title: "Whole runs, client limits raised",
     method: METHOD,
     in_quick: true,
-    measure: |runtime, effort| runtime.block_on(measure(effort, Limits::Raised, effort.pick(&MANY, &[6]))),
+    measure: |runtime, effort| {
+        let sizes = effort.pick(&[20, 80, 320][..], &[6]);
+        runtime.block_on(measure(effort, Limits::Raised, sizes, &batch::variants(&MAIN)))
+    },
     figures: &[TOTAL, FIRST_POD, CPU, OUR_CPU, REQUESTS, OUR_MEMORY],
     ratios: &[
         (CPU, ISOLATE),
@@ -85,41 +98,46 @@ pub(crate) const AS_SHIPPED: BenchPart = BenchPart {
     name: "runs-as-shipped",
     title: "Whole runs, client limits as shipped",
     in_quick: false,
-    measure: |runtime, effort| runtime.block_on(measure(effort, Limits::AsShipped, effort.pick(&MANY, &[6]))),
+    measure: |runtime, effort| {
+        let sizes = effort.pick(&[20, 80][..], &[6]);
+        runtime.block_on(measure(effort, Limits::AsShipped, sizes, &batch::variants(&MAIN)))
+    },
     ..MANY_RUNS
 };
 
-async fn measure(effort: &Effort, limits: Limits, sizes: &[usize]) -> Result<Vec<Scenario>> {
+async fn measure(
+    effort: &Effort,
+    limits: Limits,
+    sizes: &[usize],
+    variants: &[RunVariant],
+) -> Result<Vec<Scenario>> {
     let sizes = effort.allowed(sizes, |size| *size)?;
     let bed = Testbed::start(effort.options(limits)).await?;
     let most = sizes.iter().max().copied().unwrap_or_default();
     bed.add_nodes(&Nodes::new("node", most + most / 5 + 2)).await?;
-    admission::install(&bed).await?;
+    let installed = admission::install(&bed).await?;
     let mut scenarios = Vec::new();
     for size in sizes {
-        // With the limits as shipped, each variant of a larger size takes ten minutes and more.
-        let is_slow = limits == Limits::AsShipped && size > 50;
-        let rounds = if is_slow { 1 } else { effort.rounds };
         let title = if size == 1 {
             "one run".to_owned()
         } else {
             format!("{size} runs")
         };
         let name = |variant: RunVariant| variant.name.to_owned();
-        let measured = Scenario::measure(title, rounds, &VARIANTS, name, async |round, variant| {
+        let measured = Scenario::measure(title, effort.rounds, variants, name, async |round, variant| {
             let workload = Workload::diamonds(effort, size);
             let batch = Batch::prepare(&bed, &format!("size-{size}-{round}"), variant, workload).await?;
-            figures(&bed, batch, size).await
+            figures(&bed, &installed, batch, size).await
         });
         scenarios.push(measured.await?);
     }
     Ok(scenarios)
 }
 
-async fn figures(bed: &Testbed, batch: Batch<'_>, size: usize) -> Result<Figures> {
-    let before = Counters::read(bed).await?;
+async fn figures(bed: &Testbed, installed: &Installed, batch: Batch<'_>, size: usize) -> Result<Figures> {
+    let before = Counters::read(bed, installed).await?;
     let outcome = batch.run().await?;
-    let usage = before.until_now(bed, size).await?;
+    let usage = before.until_now(bed, installed, size).await?;
     batch.delete().await?;
     Ok(outcome.figures()?.into_iter().chain(usage).collect())
 }
@@ -129,19 +147,27 @@ struct Counters {
     requests: Requests,
     /// Seconds, in the order of [`PROCESSES`].
     cpu: Vec<f64>,
+    reconciliations: f64,
 }
 
 impl Counters {
-    async fn read(bed: &Testbed) -> Result<Self> {
+    async fn read(bed: &Testbed, installed: &Installed) -> Result<Self> {
         let cpu = PROCESSES.iter().map(|(_, parts)| cluster::cpu(bed, parts));
+        let mut reconciliations = 0.0;
+        for admin in &installed.controller_admin {
+            let metrics = probe::get(*admin, "/metrics").await.map_err(Error::msg)?;
+            reconciliations += cluster::sample(&metrics, RECONCILIATION_COUNT)
+                .with_context(|| format!("the controller has no metric {RECONCILIATION_COUNT}"))?;
+        }
         Ok(Self {
+            reconciliations,
             cpu: cpu.collect::<Result<_>>()?,
             requests: Requests::read(&bed.client().await?).await?,
         })
     }
 
-    async fn until_now(&self, bed: &Testbed, size: usize) -> Result<Figures> {
-        let now = Self::read(bed).await?;
+    async fn until_now(&self, bed: &Testbed, installed: &Installed, size: usize) -> Result<Figures> {
+        let now = Self::read(bed, installed).await?;
         let per_run = |value: f64| value / number(size);
         let pairs = now.cpu.iter().zip(&self.cpu);
         let cpu: Vec<_> = pairs.map(|(now, before)| per_run((now - before) * 1e3)).collect();
@@ -151,6 +177,10 @@ impl Counters {
         let mut figures = vec![
             (CPU, cpu.iter().sum()),
             (REQUESTS, verbs.iter().map(|(_, count)| count).sum()),
+            (
+                RECONCILIATIONS,
+                per_run(now.reconciliations - self.reconciliations),
+            ),
             (OUR_MEMORY, memory.into_iter().fold(0.0, f64::max)),
         ];
         figures.extend(PROCESSES.iter().map(|(name, _)| *name).zip(cpu));

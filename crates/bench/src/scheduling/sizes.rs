@@ -51,14 +51,11 @@ impl SchedulerVariant {
     }
 }
 
-/// 80 runs on 100, 1000 and 5000 nodes, and more runs on 1000 and 5000 nodes. 100 nodes have no room for 300 runs.
-pub(super) const SIZES: [ClusterSize; 7] = [
+/// 100 nodes have no room for 300 runs.
+pub(super) const SIZES: [ClusterSize; 4] = [
     size(100, 80, false, false),
-    size(1000, 80, false, false),
     size(1000, 300, true, true),
     size(1000, 900, true, false),
-    size(5000, 80, false, false),
-    size(5000, 300, false, true),
     size(5000, 1000, false, false),
 ];
 pub(super) const QUICK: [ClusterSize; 1] = [size(30, 20, true, true)];

@@ -2,12 +2,14 @@
 
 use crate::admission;
 use crate::cluster;
+use crate::math_pipeline;
 use crate::outcome::{BatchOutcome, Guarantee};
 use crate::part::Effort;
 use crate::variants::{ALWAYS, BY_POLICIES, COMPLETED, DISABLED, ISOLATE, ISOLATE_ALWAYS, PIPELINERUNS};
 use crate::watch::{self, PodRecord, Recorder, RunRecord};
 use anyhow::Result;
 use std::time::{Duration, Instant};
+use testbed::apply::apply_all;
 use testbed::runs::RunSpec;
 use testbed::{Admission, Testbed};
 use tokio::time::sleep_until;
@@ -77,6 +79,8 @@ pub(crate) enum Tasks {
     One,
     /// Four tasks in three levels.
     Diamond,
+    /// Four tasks at once, with parameters and results.
+    Math,
 }
 
 impl Workload {
@@ -93,6 +97,7 @@ impl Workload {
         let spec = match self.tasks {
             Tasks::One => RunSpec::new(namespace, name).task("only", &[]),
             Tasks::Diamond => RunSpec::diamond(namespace, name),
+            Tasks::Math => math_pipeline::run(namespace, name),
         };
         let spec = spec.lasting(self.lasting);
         match variant.label {
@@ -106,7 +111,7 @@ impl Tasks {
     fn count(self) -> usize {
         match self {
             Self::One => 1,
-            Self::Diamond => 4,
+            Self::Diamond | Self::Math => 4,
         }
     }
 }
@@ -135,6 +140,9 @@ impl<'a> Batch<'a> {
         let namespace = admission::namespace(bed, &namespace, variant.admission).await?;
         let client = bed.client().await?;
         cluster::set_coschedule(bed, variant.coschedule).await?;
+        if matches!(workload.tasks, Tasks::Math) {
+            apply_all(&client, &math_pipeline::definitions(&namespace)).await?;
+        }
         let short = Workload {
             lasting: "100ms",
             ..workload
@@ -178,14 +186,33 @@ impl<'a> Batch<'a> {
         self.until_done(created).await
     }
 
+    /// Creates the next run when fewer than this many runs are not done, and waits for their end.
+    pub(crate) async fn run_at_most(&self, concurrent: usize) -> Result<BatchOutcome> {
+        let client = self.bed.client().await?;
+        let mut created = Vec::new();
+        for spec in &self.specs {
+            let active = || created.len() - self.done();
+            let room = self
+                .bed
+                .until("the end of a run", ALL_DONE, async || match active() {
+                    active if active < concurrent => Ok(()),
+                    active => Err(format!("{active} runs are active")),
+                });
+            room.await?;
+            created.push(Instant::now());
+            spec.create(&client).await?;
+        }
+        self.until_done(created).await
+    }
+
+    fn done(&self) -> usize {
+        let runs = self.runs.records();
+        let done = |run: &&RunRecord| run.done.is_some() || run.failed.is_some();
+        runs.values().filter(done).count()
+    }
+
     async fn until_done(&self, created: Vec<Instant>) -> Result<BatchOutcome> {
-        let done = || {
-            let runs = self.runs.records();
-            runs.values()
-                .filter(|run| run.done.is_some() || run.failed.is_some())
-                .count()
-        };
-        cluster::until_all(self.bed, "runs done", self.specs.len(), ALL_DONE, done).await?;
+        cluster::until_all(self.bed, "runs done", self.specs.len(), ALL_DONE, || self.done()).await?;
         let names = self.specs.iter().map(|spec| spec.name().to_owned());
         Ok(BatchOutcome {
             guarantee: self.guarantee,

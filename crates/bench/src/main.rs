@@ -12,6 +12,8 @@ mod costs;
 mod files;
 mod growth;
 mod machine;
+mod math;
+mod math_pipeline;
 mod outcome;
 mod page;
 mod part;
@@ -24,6 +26,7 @@ mod scheduling;
 mod stats;
 mod stored;
 mod variants;
+mod warm;
 mod watch;
 
 use anyhow::{Context, Result, bail};

@@ -9,6 +9,9 @@ use std::time::{Duration, Instant};
 
 pub(crate) const TOTAL: &str = "all runs done, s";
 pub(crate) const FIRST_POD: &str = "first pod bound p50, s";
+pub(crate) const FIRST_POD_P99: &str = "first pod bound p99, s";
+pub(crate) const RUN_DONE: &str = "run done p50, s";
+pub(crate) const RUN_DONE_P99: &str = "run done p99, s";
 
 /// Where the pods of a run are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,9 +44,9 @@ impl BatchOutcome {
         Ok(vec![
             (TOTAL, self.duration()?.as_secs_f64()),
             (FIRST_POD, of(&bound, 0.5)?),
-            ("first pod bound p99, s", of(&bound, 0.99)?),
-            ("run done p50, s", of(&done, 0.5)?),
-            ("run done p99, s", of(&done, 0.99)?),
+            (FIRST_POD_P99, of(&bound, 0.99)?),
+            (RUN_DONE, of(&done, 0.5)?),
+            (RUN_DONE_P99, of(&done, 0.99)?),
             ("nodes of a run, maximum", number(self.nodes_of_a_run())),
             (
                 "runs on a node at the same time, maximum",
@@ -199,7 +202,7 @@ mod tests {
         let of = |run, from| [(run, "1", from, from + 2); TASKS];
         let figures = outcome(&[of("a", 1), of("b", 3)].concat()).figures().unwrap();
         assert!(figures.contains(&("runs on a node at the same time, maximum", 1.0)));
-        assert!(figures.contains(&("first pod bound p99, s", 3.0)));
+        assert!(figures.contains(&(FIRST_POD_P99, 3.0)));
         let overlapping = [of("a", 1), of("b", 2)].concat();
         assert_eq!(error(&overlapping), "2 runs were on one node at the same time");
     }

@@ -1,14 +1,16 @@
 //! All parts of the measurements.
 
 use crate::part::BenchPart;
-use crate::{contention, controller, costs, growth, pod_creation, runs, scheduling};
+use crate::{contention, controller, costs, growth, math, pod_creation, runs, scheduling, warm};
 
 /// In the order of the page.
-pub(crate) const PARTS: [BenchPart; 9] = [
+pub(crate) const PARTS: [BenchPart; 11] = [
     runs::FEW,
     runs::MANY_RUNS,
     runs::AS_SHIPPED,
+    math::PART,
     contention::PART,
+    warm::PART,
     scheduling::PART,
     costs::PART,
     pod_creation::PART,

@@ -22,7 +22,7 @@ const SERVER_CPU: &str = "CPU of the API server, ms per pod";
 const OUR_CPU: &str = "CPU of pod-affinity, ms per pod";
 const RATE: &str = "pods a second";
 const BUSY: &str = "CPU of the machine, %";
-/// The highest rate leaves this share of the CPU unused, so that latencies are not those of a queue.
+/// The highest rate uses less CPU, so that latencies are not those of a queue.
 const MOST_BUSY: f64 = 80.0;
 
 /// The name, the admission, and whether the pods belong to enrolled runs.

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::time::{Duration, Instant};
 use testbed::runs::{self, RunSpec};
-use testbed::{Part, Testbed, tekton, usage};
+use testbed::{Part, Testbed, probe, tekton, usage};
 
 /// Concurrent requests when many objects are created. The controller has the same limit.
 pub(crate) const CONCURRENT: usize = 32;
@@ -40,11 +40,7 @@ pub(crate) struct Requests(BTreeMap<&'static str, f64>);
 
 impl Requests {
     pub(crate) async fn read(client: &Client) -> Result<Self> {
-        let request = http::Request::get("/metrics").body(Vec::new())?;
-        let metrics = client
-            .request_text(request)
-            .await
-            .context("reading the API server's metrics")?;
+        let metrics = probe::metrics(client, "the API server").await?;
         let count = |verb: &str| {
             let verb = format!("verb=\"{verb}\"");
             let is_counted = |labels: &str| labels.contains(&verb) && !labels.contains("resource=\"leases\"");

@@ -1,5 +1,7 @@
 //! Probes of a port on 127.0.0.1: whether a process listens, and the response to an HTTP request.
 
+use crate::error::{Error, Result as TestbedResult};
+use kube::Client;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -22,6 +24,14 @@ pub async fn get(port: u16, path: &str) -> Result<String, String> {
         .await
         .map_err(|error| error.to_string())
         .and_then(|answer| body(&answer))
+}
+
+/// The metrics of a process with authentication, in Prometheus' text format. The client connects to this process.
+pub async fn metrics(client: &Client, process: &str) -> TestbedResult<String> {
+    let mut request = http::Request::new(Vec::new());
+    *request.uri_mut() = http::Uri::from_static("/metrics");
+    let metrics = client.request_text(request).await;
+    metrics.map_err(Error::api(format!("reading the metrics of {process}")))
 }
 
 fn body(answer: &str) -> Result<String, String> {

@@ -7,6 +7,7 @@
 use crate::error::Result;
 use crate::kubeconfig::client;
 use crate::part::{Launch, Part};
+use crate::probe;
 use crate::store::{Change, Contents, Store};
 use crate::testbed::Testbed;
 use futures::{StreamExt, stream};
@@ -120,7 +121,7 @@ impl Testbed {
 
     /// The metrics of etcd in Prometheus' text format.
     pub async fn etcd_metrics(&self) -> Result<String> {
-        self.store().await?.metrics().await
+        probe::metrics(&client(&self.plane.store).await?, "etcd").await
     }
 
     async fn store(&self) -> Result<Store> {

@@ -5,6 +5,7 @@ use crate::binaries::Built;
 use crate::error::{Error, Result};
 use crate::options::Limits;
 use crate::part::{Launch, Part};
+use crate::probe;
 use crate::testbed::Testbed;
 use kube::Client;
 use serde_json::json;
@@ -66,11 +67,6 @@ impl Testbed {
         // The scheduler serves with a self-signed certificate.
         config.accept_invalid_certs = true;
         let client = Client::try_from(config).map_err(Error::api("creating a client"))?;
-        let request = http::Request::get("/metrics").body(Vec::new());
-        let request = request.map_err(|_| Error::NotRunning("/metrics".into()))?;
-        client
-            .request_text(request)
-            .await
-            .map_err(Error::api("reading the scheduler's metrics"))
+        probe::metrics(&client, "the scheduler").await
     }
 }

@@ -89,14 +89,6 @@ impl Store {
         Ok(done.header.revision)
     }
 
-    /// The metrics in Prometheus' text format.
-    pub(crate) async fn metrics(&self) -> Result<String> {
-        let request = http::Request::get("/metrics").body(Vec::new());
-        let request = request.map_err(|error| Error::NotRunning(error.to_string()))?;
-        let metrics = self.0.request_text(request).await;
-        metrics.map_err(Error::api("reading etcd's metrics"))
-    }
-
     async fn ask<T: serde::de::DeserializeOwned>(&self, what: &str, query: &Value) -> Result<T> {
         let action = || format!("asking etcd for a {what}");
         let request = http::Request::post(format!("/v3/kv/{what}")).body(query.to_string().into_bytes());

@@ -111,7 +111,8 @@ impl Tasks {
     fn count(self) -> usize {
         match self {
             Self::One => 1,
-            Self::Diamond | Self::Math => 4,
+            Self::Diamond => 4,
+            Self::Math => math_pipeline::TASKS.len(),
         }
     }
 }

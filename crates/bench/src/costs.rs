@@ -235,7 +235,10 @@ mod tests {
             from: "2026-01-01T00:00:10Z".parse().unwrap(),
             to: "2026-01-01T00:00:20Z".parse().unwrap(),
             highest: 8.0,
-            at_end: Stored::default(),
+            at_end: Stored {
+                bytes: [("pods".to_owned(), 6000)].into(),
+                events: 4,
+            },
             written: 9.0,
         }
     }
@@ -262,6 +265,19 @@ mod tests {
             expected.map(|(name, count)| (name.to_owned(), count)).into()
         );
         assert_eq!(window("there").requests_per_run(&log, 2).unwrap(), Rows::new());
+    }
+
+    #[test]
+    fn what_is_in_etcd_is_divided_among_the_runs() {
+        let rows = window("here").rows(&[], 2).unwrap();
+        let expected = [
+            ("Event objects", 2.0),
+            ("kB in etcd at the end", 3.0),
+            ("kB in etcd at the end: pods", 3.0),
+            ("kB in etcd, highest sum", 4.0),
+            ("kB written to etcd", 4.5),
+        ];
+        assert_eq!(rows, expected.map(|(name, sum)| (name.to_owned(), sum)).into());
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub(crate) fn definitions(namespace: &str) -> Vec<Value> {
                 "params": parameters,
                 "results": [{"name": name}],
                 "steps": [{
-                    "name": name, "image": "testbed.invalid/step", "script": "echo $(params.a) $(params.b) >$(results.NAME.path)".replace("NAME", name),
+                    "name": name, "image": "testbed.invalid/step", "script": format!("echo $(params.a) $(params.b) >$(results.{name}.path)"),
                 }],
             }),
         );

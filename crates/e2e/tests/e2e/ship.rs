@@ -1,8 +1,8 @@
-//! `cargo ship` with the release binary, a real registry and a real API server. Independent clients pull the pushed image:
+//! `cargo ship` with the static binary, a real registry and a real API server. Independent clients pull the pushed image:
 //! requests written by hand, and crane.
 //!
-//! The first test compiles the release binary: minutes without a cache, a second with one. `POD_AFFINITY_SHIP_BINARY`, the
-//! path of a static binary, replaces this build in all tests except `the_real_release_build_...`.
+//! The first test compiles the binary without optimisation: minutes without a cache, a second with one.
+//! `POD_AFFINITY_SHIP_BINARY`, the path of a static binary, replaces this build in most tests.
 
 mod arm64;
 mod cluster;

@@ -58,6 +58,8 @@ async fn the_program_for_arm64_runs_and_labelled_runs_are_on_nodes_of_both_archi
 /// The program of the image for arm64, which is pushed and pulled.
 fn for_arm64(setup: &ShipSetup) -> PathBuf {
     let build = setup.ship(&["build", "--platform=linux/arm64", "--tag=arm64"]);
+    // Without optimisation, the emulated webhook would be too slow for the API server.
+    let build = build.env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "3");
     let reference = build.without(BINARY).prints();
     let root = pull(&reference).unpacked(&setup.folder("arm64"));
     root.join("pod-affinity")

@@ -14,17 +14,32 @@ const LIMIT: u64 = 12_000_000;
 /// Shorter than any grace period of a kubelet or of pod-affinity, longer than a process needs to end on a busy machine.
 const AT_ONCE: Duration = Duration::from_secs(5);
 
-/// Fat LTO: two to four minutes even if all dependencies are compiled.
-#[e2e_test(second)]
-fn the_release_as_it_is_shipped_is_small() {
+/// Compiles twice with fat LTO: up to half an hour.
+#[e2e_test(nightly)]
+fn the_image_as_it_is_shipped_is_small_and_the_same_from_another_folder() {
     let folder = tempfile::tempdir().unwrap();
+    let elsewhere = folder.path().join("checkout");
+    std::fs::create_dir(&elsewhere).unwrap();
+    let copy = "tar --exclude=./target --create --file=- . | tar --extract --file=- --directory";
+    let copy = Command::new("sh")
+        .args(["-c", &format!("{copy} {}", elsewhere.display())])
+        .current_dir(workspace())
+        .output();
+    printed(&copy.unwrap());
+
     let archive = folder.path().join("image.tar");
-    let mut build = Command::new(program());
-    build
-        .args(["build", "--push=false", "--tarball"])
-        .arg(&archive)
-        .current_dir(workspace());
-    let reference = printed(&build.output().unwrap());
+    let built_in = |source: &Path| {
+        let mut build = Command::new(program());
+        build
+            .args(["build", "--push=false", "--tarball"])
+            .arg(&archive)
+            .env("SOURCE_DATE_EPOCH", "1700000000")
+            .current_dir(source);
+        printed(&build.output().unwrap())
+    };
+    let reference = built_in(&workspace());
+    assert_eq!(built_in(&elsewhere), reference);
+
     let (_, manifest) = manifest(&unpacked(&archive), &reference);
     let manifest: serde_json::Value = serde_json::from_slice(&manifest).unwrap();
     let size = manifest["layers"][0]["size"].as_u64().unwrap();
@@ -48,9 +63,8 @@ fn manifest<'a>(layout: &Path, reference: &'a str) -> (&'a str, Vec<u8>) {
     (digest, manifest)
 }
 
-/// The real release build, except LTO: minutes if nothing is compiled yet.
 #[e2e_test(second)]
-async fn the_real_release_build_prints_the_digest_of_what_is_in_archive_and_registry() {
+async fn a_build_prints_the_digest_of_what_is_in_archive_and_registry() {
     let setup = setup().await;
     let archive = setup.folder("archive").join("image.tar");
     let build = setup.ship(&["build", "--tarball", archive.to_str().unwrap()]);
@@ -65,27 +79,6 @@ async fn the_real_release_build_prints_the_digest_of_what_is_in_archive_and_regi
         pull(&reference).manifest,
         serde_json::from_slice::<serde_json::Value>(&manifest).unwrap()
     );
-}
-
-/// Compiles everything again in another folder: five to ten minutes.
-#[e2e_test(nightly)]
-async fn another_folder_of_the_same_source_gives_the_same_digest() {
-    let setup = setup().await;
-    let elsewhere = setup.folder("elsewhere/checkout");
-    let copy = "tar --exclude=./target --create --file=- . | tar --extract --file=- --directory";
-    let copy = Command::new("sh")
-        .args(["-c", &format!("{copy} {}", elsewhere.display())])
-        .current_dir(workspace())
-        .output();
-    printed(&copy.unwrap());
-    let built_in = |folder: &Path| {
-        let build = setup
-            .ship(&["build", "--push=false"])
-            .without(BINARY)
-            .within(folder);
-        build.env("SOURCE_DATE_EPOCH", "1700000000").prints()
-    };
-    assert_eq!(built_in(&elsewhere), built_in(&workspace()));
 }
 
 #[e2e_test(second)]

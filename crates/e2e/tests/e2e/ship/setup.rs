@@ -6,7 +6,7 @@ pub(crate) use crate::support::ship_program::{BINARY, printed, workspace};
 use crate::support::ship_program::{program, ship};
 use crate::support::usage::Counted;
 use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use testbed::Options;
 use tokio::sync::OnceCell;
@@ -16,7 +16,7 @@ pub(crate) struct ShipSetup {
     pub(crate) bed: Counted,
     /// An address such as `127.0.0.1:20012`.
     pub(crate) registry: String,
-    /// The image that was built and pushed first: by the real release build, unless a binary was given.
+    /// The image that was built and pushed first.
     pub(crate) reference: String,
     pub(crate) binary: PathBuf,
 }
@@ -103,11 +103,6 @@ impl Ship {
 
     pub(crate) fn without(mut self, name: &str) -> Self {
         self.0.env_remove(name);
-        self
-    }
-
-    pub(crate) fn within(mut self, folder: &Path) -> Self {
-        self.0.current_dir(folder);
         self
     }
 

@@ -6,7 +6,7 @@
 use crate::observe::{Recall, Remembered};
 use crate::turns::Turns;
 use jiff::Timestamp;
-use placement::plan::{Placeholder, PlaceholderPod, Repeated, TaskCount};
+use placement::plan::{Placeholder, PlaceholderPod, Progress, Repeated, TaskCount};
 use placement::run::Run;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -41,9 +41,7 @@ pub(crate) struct RunMemory {
     pub(crate) requeues: Requeues,
     /// What the next observation recalls.
     pub(crate) recalled: Remembered,
-    /// When the last task before the last move ended.
-    quiet_at_move: Option<Timestamp>,
-    task_count: Option<TaskCount>,
+    progress: Progress,
 }
 
 /// How often the controller requeued the placeholder's StatefulSet while the pod is missing, and when the next requeue is due.
@@ -127,15 +125,10 @@ impl RunMemory {
         self.recalled.settled_rejection = rejection;
     }
 
-    /// Records a count of tasks. Returns the count with the time of the previous one. If a task ran since the last move, the move
-    /// was of use, and the pause before the next move starts again at its shortest.
+    /// Records a count of tasks. Returns the count with the time of the previous one.
     pub(crate) fn counted(&mut self, live: usize, ended: Option<Timestamp>, now: Timestamp) -> TaskCount {
-        let task_count = TaskCount::after(self.task_count, live, ended, now);
-        self.task_count = Some(task_count);
-        if task_count.quiet_since > self.quiet_at_move {
-            self.recalled.repeated.moves.count = 0;
-        }
-        task_count
+        let moves = &mut self.recalled.repeated.moves;
+        self.progress.counted(moves, live, ended, now)
     }
 
     /// Records a pod whose affinity the webhook relaxed. The pod leaves the cache as soon as it is bound.
@@ -159,9 +152,7 @@ impl RunMemory {
 
     /// Records that the run gave up its node.
     pub(crate) fn moved_off(&mut self, pod: Option<String>, now: Timestamp) {
-        let repeated = &mut self.recalled.repeated;
-        repeated.moves = repeated.moves.incremented(now);
-        self.quiet_at_move = self.task_count.and_then(|count| count.quiet_since);
+        self.progress.moved_off(&mut self.recalled.repeated.moves, now);
         self.timers.moved_off(pod, now);
     }
 }

@@ -3,6 +3,7 @@
 //!
 //! The plan names the missing group of inputs ([`Read`]). The controller reads the group and plans again.
 
+use super::observation::Repeated;
 use crate::automatic_reserve::{ExpectedRequests, PodUsage};
 use crate::image_pull::Images;
 use crate::quota_room::RejectedTask;
@@ -155,5 +156,38 @@ impl TaskCount {
             None => ended,
         };
         Self { live, quiet_since }
+    }
+}
+
+/// Shows whether a task of the run ran between two moves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    task_count: Option<TaskCount>,
+    /// When the last task before the last move ended.
+    quiet_at_move: Option<Timestamp>,
+}
+
+impl Progress {
+    /// Records a count of tasks. If a task ran since the last move, the move was of use, and the pause before the next move starts
+    /// again at its shortest. `ended` is as for [`TaskCount::after`].
+    pub fn counted(
+        &mut self,
+        moves: &mut Repeated,
+        live: usize,
+        ended: Option<Timestamp>,
+        now: Timestamp,
+    ) -> TaskCount {
+        let task_count = TaskCount::after(self.task_count, live, ended, now);
+        self.task_count = Some(task_count);
+        if task_count.quiet_since > self.quiet_at_move {
+            moves.count = 0;
+        }
+        task_count
+    }
+
+    /// Records a move.
+    pub fn moved_off(&mut self, moves: &mut Repeated, now: Timestamp) {
+        *moves = moves.incremented(now);
+        self.quiet_at_move = self.task_count.and_then(|count| count.quiet_since);
     }
 }

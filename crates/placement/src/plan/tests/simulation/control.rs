@@ -5,7 +5,6 @@ use super::super::super::{
     Decision, Event, IgnoreReason, Inputs, Observation, Placeholder, PlaceholderPod, Read, RequeueMark,
     Shape, Step, Tasks, Wait, WaitingPod, plan,
 };
-use super::TaskCount;
 use super::api::SET;
 use super::life::{Life, texts};
 use super::world::{Node, World};
@@ -62,7 +61,7 @@ impl World {
             _ => {}
         }
         if let Some(Event::MovedOff { .. }) = step.event {
-            life.moves = life.moves.incremented(self.now);
+            life.progress.moved_off(&mut life.moves, self.now);
         }
         for request in step
             .actions
@@ -77,10 +76,8 @@ impl World {
     fn count(&mut self, index: usize) -> Tasks {
         let life = &mut self.lives[index];
         let live = life.tasks.iter().filter(|task| task.node.is_some()).count();
-        let task_count = TaskCount::after(life.task_count, live, life.ended, self.now);
-        life.task_count = Some(task_count);
         Tasks {
-            task_count,
+            task_count: life.progress.counted(&mut life.moves, live, life.ended, self.now),
             pinned_by_volume: None,
         }
     }

@@ -1,7 +1,7 @@
 //! One run of the model, with its StatefulSet and its pods.
 
 use super::api::SET;
-use super::{Repeated, Resize, TaskCount, Unschedulable};
+use super::{Progress, Repeated, Resize, Unschedulable};
 use crate::keys;
 use crate::quantity::Quantity;
 use crate::resources::Resources;
@@ -46,7 +46,7 @@ pub(super) struct Life {
     pub(super) tasks: Vec<Pod>,
     pub(super) steps: VecDeque<Vec<Job>>,
     pub(super) moves: Repeated,
-    pub(super) task_count: Option<TaskCount>,
+    pub(super) progress: Progress,
     pub(super) ended: Option<Timestamp>,
 }
 
@@ -118,7 +118,7 @@ impl Life {
             tasks: Vec::new(),
             steps: steps.into(),
             moves: Repeated::default(),
-            task_count: None,
+            progress: Progress::default(),
             ended: None,
         }
     }

@@ -224,6 +224,13 @@ impl Caches {
         }
     }
 
+    /// Before the first lists, of which that of the answers of autoscalers failed.
+    pub(crate) fn without_answers() -> Self {
+        let caches = Self::empty();
+        caches.writers.autoscalers.on_error()();
+        caches
+    }
+
     /// After first lists without any object but the node n1.
     pub(crate) fn ready() -> Self {
         let mut caches = Self::empty();

@@ -12,14 +12,22 @@ use tokio::sync::watch;
 #[derive(Debug)]
 pub(crate) struct Index<K, V> {
     objects: Arc<RwLock<BTreeMap<K, V>>>,
-    listed: watch::Receiver<bool>,
+    first_list: watch::Receiver<FirstList>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FirstList {
+    Expected,
+    /// The list failed, and is repeated.
+    Failed,
+    Arrived,
 }
 
 /// The writer of the cache.
 #[derive(Debug)]
 pub(crate) struct IndexWriter<K, V> {
     objects: Arc<RwLock<BTreeMap<K, V>>>,
-    listed: watch::Sender<bool>,
+    first_list: watch::Sender<FirstList>,
     incoming: BTreeMap<K, V>,
 }
 
@@ -29,14 +37,14 @@ pub(crate) type Reduced<K, V> = (K, Option<V>);
 /// An empty index and its writer.
 pub(crate) fn index<K: Ord, V>() -> (Index<K, V>, IndexWriter<K, V>) {
     let objects = Arc::<RwLock<BTreeMap<K, V>>>::default();
-    let (sender, listed) = watch::channel(false);
+    let (sender, first_list) = watch::channel(FirstList::Expected);
     let index = Index {
         objects: objects.clone(),
-        listed,
+        first_list,
     };
     let writer = IndexWriter {
         objects,
-        listed: sender,
+        first_list: sender,
         incoming: BTreeMap::new(),
     };
     (index, writer)
@@ -47,7 +55,7 @@ impl<K, V> Clone for Index<K, V> {
     fn clone(&self) -> Self {
         Self {
             objects: self.objects.clone(),
-            listed: self.listed.clone(),
+            first_list: self.first_list.clone(),
         }
     }
 }
@@ -60,12 +68,37 @@ impl<K, V> Index<K, V> {
 
     /// Whether the first list has arrived.
     pub(crate) fn is_filled_now(&self) -> bool {
-        *self.listed.borrow()
+        *self.first_list.borrow() == FirstList::Arrived
     }
 
     /// Waits for the first list. Returns `false` if the watch ended before its first list.
     pub(crate) async fn is_filled(&self) -> bool {
-        self.listed.clone().wait_for(|listed| *listed).await.is_ok()
+        self.reaches(|list| *list == FirstList::Arrived).await
+    }
+
+    /// Waits until the first list arrives or fails. Returns `false` if the watch ended before.
+    pub(crate) async fn is_tried(&self) -> bool {
+        self.reaches(|list| *list != FirstList::Expected).await
+    }
+
+    async fn reaches(&self, state: impl FnMut(&FirstList) -> bool) -> bool {
+        self.first_list.clone().wait_for(state).await.is_ok()
+    }
+}
+
+impl<K, V> IndexWriter<K, V> {
+    /// A function that records an error of the watch.
+    pub(crate) fn on_error(&self) -> impl Fn() + Send + 'static {
+        let first_list = self.first_list.clone();
+        move || {
+            first_list.send_if_modified(|list| {
+                let is_first = *list == FirstList::Expected;
+                if is_first {
+                    *list = FirstList::Failed;
+                }
+                is_first
+            });
+        }
     }
 }
 
@@ -114,8 +147,10 @@ impl<K: Ord + Clone, V: Clone + PartialEq> IndexWriter<K, V> {
         let before = std::mem::replace(&mut *objects, now);
         let changed = difference(before, &objects);
         drop(objects);
-        let first = !self.listed.send_replace(true);
-        if first { Vec::new() } else { changed }
+        match self.first_list.send_replace(FirstList::Arrived) {
+            FirstList::Expected | FirstList::Failed => Vec::new(),
+            FirstList::Arrived => changed,
+        }
     }
 }
 
@@ -182,9 +217,20 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_first_list_that_failed_is_tried_and_fills_the_index_later() {
+        let (index, mut writer) = index();
+        let on_error = writer.on_error();
+        on_error();
+        assert!(index.is_tried().await && !index.is_filled_now());
+        listed(&mut writer, &[("a", Some(1))]);
+        on_error();
+        assert!(index.is_filled_now());
+    }
+
+    #[tokio::test]
     async fn a_watch_that_ends_before_its_first_list_blocks_no_reader() {
         let (index, writer) = index::<&str, u8>();
         drop(writer);
-        assert!(!index.is_filled().await);
+        assert!(!index.is_filled().await && !index.is_tried().await);
     }
 }

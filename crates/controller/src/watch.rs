@@ -270,8 +270,9 @@ impl Watches {
         K: Ord + Clone + Send + Sync + 'static,
         V: Clone + PartialEq + Send + Sync + 'static,
     {
-        let stores = self.stores.clone();
-        report_errors(events.default_backoff(), resource, self.metrics.clone())
+        let (stores, on_error) = (self.stores.clone(), writer.on_error());
+        let events = events.default_backoff().inspect_err(move |_| on_error());
+        report_errors(events, resource, self.metrics.clone())
             .filter_map(|event| future::ready(event.ok()))
             .flat_map(move |event| stream::iter(woken(&stores, &writer.take(event, reduce))))
             .boxed()

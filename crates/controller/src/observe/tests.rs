@@ -142,6 +142,10 @@ async fn nothing_is_decided_before_the_first_lists_are_in() {
         ("pods", lacks(|stores, empty| stores.pods = empty.pods)),
         ("nodes", lacks(|stores, empty| stores.nodes = empty.nodes)),
         ("waiting", lacks(|stores, empty| stores.waiting = empty.waiting)),
+        (
+            "autoscalers",
+            lacks(|stores, empty| stores.autoscalers = empty.autoscalers),
+        ),
     ];
     for (list, stores) in lacking {
         let memory = Memory::default();

@@ -109,7 +109,7 @@ async fn without_the_right_to_read_events_each_run_gets_its_placeholder() {
     (0..2).for_each(|_| server.answer(200, written()));
     let (caches, oldest) = full_pool();
     let (mut reconciler, _triggers) = observed(&caches, &server);
-    reconciler.stores.autoscalers = Caches::empty().stores.autoscalers;
+    reconciler.stores.autoscalers = Caches::without_answers().stores.autoscalers;
     step(&reconciler, &oldest).await;
     assert_eq!(step(&reconciler, &named("young")).await, "create_placeholder");
 }

@@ -224,7 +224,7 @@ impl Caches {
         }
     }
 
-    /// Before the first lists, of which that of the answers of autoscalers failed.
+    /// Before the first lists. The first list of autoscaler events failed.
     pub(crate) fn without_answers() -> Self {
         let caches = Self::empty();
         caches.writers.autoscalers.on_error()();

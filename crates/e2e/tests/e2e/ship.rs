@@ -2,7 +2,8 @@
 //! requests written by hand, and crane.
 //!
 //! The first test compiles the binary without optimisation: minutes without a cache, a second with one.
-//! `POD_AFFINITY_SHIP_BINARY`, the path of a static binary, replaces this build in most tests.
+//! `POD_AFFINITY_SHIP_BINARY`, the path of a static binary, replaces this build in all tests except `a_build_prints_...` and the nightly
+//! tests.
 
 mod arm64;
 mod cluster;

@@ -36,7 +36,7 @@ pub(crate) const NIGHTLY: [Nightly; 23] = [
         "cargo test -p cli --test timeline_browser -- --ignored",
     ),
     nightly(
-        "a small and reproducible image, built as it is shipped",
+        "the size and the reproducible build of the release image",
         "cargo test --test e2e -- image_as_it_is_shipped",
     ),
     nightly(

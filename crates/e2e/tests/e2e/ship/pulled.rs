@@ -49,11 +49,12 @@ impl Pulled {
 
     /// The layer's archive, uncompressed.
     pub(crate) fn archive(&self) -> Vec<u8> {
-        filter(
-            Command::new("gzip").args(["--decompress", "--stdout"]),
-            &self.layer,
-        )
+        decompressed(&self.layer)
     }
+}
+
+pub(crate) fn decompressed(layer: &[u8]) -> Vec<u8> {
+    filter(Command::new("gzip").args(["--decompress", "--stdout"]), layer)
 }
 
 pub(crate) fn sha256(bytes: &[u8]) -> String {

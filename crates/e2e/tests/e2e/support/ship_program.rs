@@ -93,8 +93,8 @@ pub(crate) fn program() -> &'static Path {
     })
 }
 
-/// A command that compiles the release without optimisation, which would take longer than all tests on a fresh machine.
-/// The nightly test of the image as it is shipped compiles the release as users get it.
+/// A `ship` command that compiles the program without optimisation: on a fresh machine, an optimised build takes longer than all
+/// tests. A nightly test, `ship::image::the_image_as_it_is_shipped_...`, compiles the program with the settings of a release.
 pub(crate) fn ship() -> Command {
     quickly(Command::new(program()))
 }

@@ -144,7 +144,6 @@ async fn all_at_once(bed: &Testbed, variant: SchedulerVariant, runs: usize) -> R
         ("attempts", together.attempts),
         (FAILED, together.failed_attempts),
         ("runs on a shared node", number(together.shared)),
-        ("pods without a node", number(together.unbound)),
     ])
 }
 
@@ -182,13 +181,11 @@ struct Scheduled {
 }
 
 impl Scheduled {
-    /// Pods without a node are allowed where only the placeholder has anti-affinity: a task may come before the placeholder, to a
-    /// node on which the placeholder then has no place.
     fn check(self, shape: TermsShape) -> Result<Self> {
-        if self.unbound > 0 && shape != TermsShape::PlaceholderApart {
+        if self.unbound > 0 {
             bail!("{} pods were not bound", self.unbound);
         }
-        if shape.isolates() && self.shared > 0 {
+        if shape != TermsShape::None && self.shared > 0 {
             bail!("{} runs do not have one node of their own", self.shared);
         }
         Ok(self)

@@ -11,9 +11,6 @@ pub(crate) const ISOLATE_ALWAYS: &str = "pod-affinity, isolateAlways";
 pub(crate) const NO_TERMS: &str = "no terms";
 pub(crate) const CLUSTER: &str = "pod-affinity, cluster";
 pub(crate) const NAMESPACE: &str = "pod-affinity, namespace";
-pub(crate) const LABEL_KEYS: &str = "tried: matchLabelKeys, mismatchLabelKeys";
-pub(crate) const PLACEHOLDER_APART: &str = "tried: anti-affinity on placeholders only";
-pub(crate) const TO_PLACEHOLDER: &str = "tried: tasks follow the placeholder only";
 pub(crate) const NODE_NAME_TOO: &str = "tried: node name too";
 pub(crate) const NODE_NAME_APART: &str = "tried: node name too, anti-affinity on placeholders only";
 pub(crate) const NODE_NAME_ONLY: &str = "tried: node name only";
@@ -28,7 +25,7 @@ pub(crate) const PATCHES: &str = "API server alone: patches of runs";
 pub(crate) const CREATES: &str = "API server alone: new ConfigMaps";
 
 /// Grey: runs without placement. Blue: pod-affinity with the webhook. Green: pod-affinity by policies.
-const COLOURS: [(&str, &str); 23] = [
+const COLOURS: [(&str, &str); 20] = [
     (DISABLED, "#98a2ad"),
     (NO_TERMS, "#98a2ad"),
     (WITHOUT, "#98a2ad"),
@@ -42,9 +39,6 @@ const COLOURS: [(&str, &str); 23] = [
     (WITH_POLICIES, "#169c86"),
     (ISOLATE_ALWAYS, "#123f73"),
     (NAMESPACE, "#7d74cf"),
-    (LABEL_KEYS, "#7fae4f"),
-    (PLACEHOLDER_APART, "#a667a8"),
-    (TO_PLACEHOLDER, "#c9637f"),
     (NODE_NAME_TOO, "#8a6d3b"),
     (NODE_NAME_APART, "#b08d57"),
     (NODE_NAME_ONLY, "#d2b48c"),

@@ -1,8 +1,7 @@
 //! The pods of runs with different affinity terms. pod-affinity's terms come from `placement`; the others are written out here.
 
 use crate::variants::{
-    CLUSTER, ISOLATE, LABEL_KEYS, NAMESPACE, NO_TERMS, NODE_NAME_APART, NODE_NAME_ONLY, NODE_NAME_TOO,
-    PLACEHOLDER_APART, TO_PLACEHOLDER,
+    CLUSTER, ISOLATE, NAMESPACE, NO_TERMS, NODE_NAME_APART, NODE_NAME_ONLY, NODE_NAME_TOO,
 };
 use k8s_openapi::api::core::v1::Pod;
 use placement::keys;
@@ -22,15 +21,9 @@ pub(super) enum TermsShape {
     Ours,
     /// The terms of pod-affinity with `isolation-scope: namespace`.
     OursNamespace,
-    /// Like `Ours`, with label keys that the API server replaces by values.
-    Keys,
-    /// Like `Ours`, but only the placeholder has the anti-affinity.
-    PlaceholderApart,
-    /// Tasks have affinity to the placeholder only. Only the placeholder has the anti-affinity.
-    ToPlaceholder,
     /// Like `Ours`, and tasks name the node of the placeholder.
     NodeNameToo,
-    /// Like `PlaceholderApart`, and tasks name the node of the placeholder.
+    /// Tasks have the affinity of `Ours` and name the node of the placeholder. Only the placeholder has the anti-affinity.
     NodeNameApart,
     /// Tasks name the node of the placeholder, and have no other terms.
     NodeNameOnly,
@@ -46,9 +39,6 @@ impl TermsShape {
             Self::InTree => ISOLATE,
             Self::Ours => CLUSTER,
             Self::OursNamespace => NAMESPACE,
-            Self::Keys => LABEL_KEYS,
-            Self::PlaceholderApart => PLACEHOLDER_APART,
-            Self::ToPlaceholder => TO_PLACEHOLDER,
             Self::NodeNameToo => NODE_NAME_TOO,
             Self::NodeNameApart => NODE_NAME_APART,
             Self::NodeNameOnly => NODE_NAME_ONLY,
@@ -59,28 +49,7 @@ impl TermsShape {
     pub(super) fn has_node_name(self) -> bool {
         match self {
             Self::NodeNameToo | Self::NodeNameApart | Self::NodeNameOnly => true,
-            Self::None
-            | Self::InTree
-            | Self::Ours
-            | Self::OursNamespace
-            | Self::Keys
-            | Self::PlaceholderApart
-            | Self::ToPlaceholder => false,
-        }
-    }
-
-    /// Whether every run has a node of its own, in each order in which the pods are scheduled.
-    pub(super) fn isolates(self) -> bool {
-        match self {
-            Self::InTree
-            | Self::Ours
-            | Self::OursNamespace
-            | Self::Keys
-            | Self::ToPlaceholder
-            | Self::NodeNameToo
-            | Self::NodeNameApart
-            | Self::NodeNameOnly => true,
-            Self::None | Self::PlaceholderApart => false,
+            Self::None | Self::InTree | Self::Ours | Self::OursNamespace => false,
         }
     }
 
@@ -90,14 +59,10 @@ impl TermsShape {
         let affinity = match self {
             Self::None => json!({}),
             Self::InTree => json!({"podAntiAffinity": required(&assistant_term(None))}),
-            Self::Ours
-            | Self::PlaceholderApart
-            | Self::ToPlaceholder
-            | Self::NodeNameToo
-            | Self::NodeNameApart
-            | Self::NodeNameOnly => ours(&uid, "cluster-all"),
+            Self::Ours | Self::NodeNameToo | Self::NodeNameApart | Self::NodeNameOnly => {
+                ours(&uid, "cluster-all")
+            }
             Self::OursNamespace => ours(&uid, "namespace-all"),
-            Self::Keys => by_keys(),
         };
         pod(
             &placeholder_name(run),
@@ -115,9 +80,7 @@ impl TermsShape {
             Self::InTree => json!({"podAffinity": required(&assistant_term(Some(&assistant(run))))}),
             Self::Ours | Self::NodeNameToo => ours(&uid, "cluster-all"),
             Self::OursNamespace => ours(&uid, "namespace-all"),
-            Self::Keys => by_keys(),
-            Self::PlaceholderApart | Self::NodeNameApart => only_together(&uid),
-            Self::ToPlaceholder => json!({"podAffinity": required(&placeholder_term(&uid))}),
+            Self::NodeNameApart => only_together(&uid),
         };
         if let Some(node) = node.filter(|_| self.has_node_name()) {
             affinity["nodeAffinity"] = on_node(node);
@@ -177,11 +140,6 @@ fn assistant_term(instance: Option<&str>) -> Value {
     json!({"topologyKey": keys::HOSTNAME, "labelSelector": {"matchLabels": labels}})
 }
 
-fn placeholder_term(uid: &str) -> Value {
-    let labels = json!({keys::GROUP: uid, keys::COMPONENT: keys::PLACEHOLDER});
-    json!({"topologyKey": keys::HOSTNAME, "labelSelector": {"matchLabels": labels}})
-}
-
 fn ours(uid: &str, isolation: &str) -> Value {
     let isolation = isolation.parse().unwrap_or_default();
     let terms = terms(&Group::of(uid), Strategy::ColocateCompleted, isolation);
@@ -194,22 +152,6 @@ fn only_together(uid: &str) -> Value {
         kinds.remove("podAntiAffinity");
     }
     affinity
-}
-
-fn by_keys() -> Value {
-    let exists = |key: &str| json!({"matchExpressions": [{"key": key, "operator": "Exists"}]});
-    let together = json!({
-        "topologyKey": keys::HOSTNAME,
-        "labelSelector": {"matchExpressions": [{"key": keys::OPT_IN, "operator": "NotIn", "values": ["false"]}]},
-        "matchLabelKeys": [keys::GROUP],
-    });
-    let apart = json!({
-        "topologyKey": keys::HOSTNAME,
-        "namespaceSelector": {},
-        "labelSelector": exists(keys::TEKTON_PIPELINE_RUN),
-        "mismatchLabelKeys": [keys::GROUP],
-    });
-    json!({"podAffinity": required(&together), "podAntiAffinity": required(&apart)})
 }
 
 fn on_node(name: &str) -> Value {
@@ -238,14 +180,11 @@ fn pod(name: &str, labels: &Value, affinity: &Value, requests: &Value) -> Pod {
 mod tests {
     use super::*;
 
-    const ALL: [TermsShape; 10] = [
+    const ALL: [TermsShape; 7] = [
         TermsShape::None,
         TermsShape::InTree,
         TermsShape::Ours,
         TermsShape::OursNamespace,
-        TermsShape::Keys,
-        TermsShape::PlaceholderApart,
-        TermsShape::ToPlaceholder,
         TermsShape::NodeNameToo,
         TermsShape::NodeNameApart,
         TermsShape::NodeNameOnly,
@@ -267,9 +206,7 @@ mod tests {
         let apart = |pod: Pod| pod.spec.unwrap().affinity.unwrap().pod_anti_affinity.is_some();
         let of = |shape: TermsShape| (apart(shape.placeholder(1)), apart(shape.task(1, 1, None)));
         assert_eq!(of(TermsShape::Ours), (true, true));
-        assert_eq!(of(TermsShape::Keys), (true, true));
         assert_eq!(of(TermsShape::InTree), (true, false));
-        assert_eq!(of(TermsShape::PlaceholderApart), (true, false));
         assert_eq!(of(TermsShape::NodeNameToo), (true, true));
         assert_eq!(of(TermsShape::NodeNameApart), (true, false));
         assert_eq!(of(TermsShape::None), (false, false));

@@ -9,10 +9,7 @@ const USUAL: [TermsShape; 4] = [
     TermsShape::Ours,
     TermsShape::OursNamespace,
 ];
-const TRIED: [TermsShape; 6] = [
-    TermsShape::Keys,
-    TermsShape::PlaceholderApart,
-    TermsShape::ToPlaceholder,
+const TRIED: [TermsShape; 3] = [
     TermsShape::NodeNameToo,
     TermsShape::NodeNameApart,
     TermsShape::NodeNameOnly,

@@ -64,7 +64,7 @@ async fn measure(effort: &Effort) -> Result<Vec<Scenario>> {
     let rows = windows
         .into_iter()
         .map(|(variant, window)| Ok((variant, window.rows(&log, size)?)));
-    let title = format!("requests of one run, of {size} at once");
+    let title = format!("one run, of {size} at once");
     Ok(vec![scenario(title, &rows.collect::<Result<Vec<_>>>()?)?])
 }
 

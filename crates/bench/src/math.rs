@@ -35,15 +35,14 @@ const QUICK: Load = Load {
     nodes: [2, 3],
 };
 
-pub(crate) const PART: BenchPart = BenchPart {
+pub(crate) const RAISED: BenchPart = BenchPart {
     name: "math",
-    title: "A stream of runs with results",
+    title: "A stream of runs with results, client limits raised",
     method: "the shape of the scenario `math` of openshift-pipelines/performance: a Pipeline of four Tasks without an order, each \
         with two parameters and a result. 300 runs, and a run is created as soon as fewer than 60 are not done. A task lasts one \
-        second, and its result is constant, because no container runs. With 30 nodes, half of the runs wait for a node. With the \
-        client limits as shipped, each variant takes ten minutes, so there is one round.",
+        second, and its result is constant, because no container runs. With 30 nodes, half of the runs wait for a node.",
     in_quick: true,
-    measure: |runtime, effort| runtime.block_on(measure(effort)),
+    measure: |runtime, effort| runtime.block_on(measure(effort, Limits::Raised)),
     figures: &[PER_MINUTE, FIRST_POD, FIRST_POD_P99, RUN_DONE, RUN_DONE_P99],
     ratios: &[
         (PER_MINUTE, ISOLATE),
@@ -55,16 +54,15 @@ pub(crate) const PART: BenchPart = BenchPart {
     chart: Some(PER_MINUTE),
 };
 
-async fn measure(effort: &Effort) -> Result<Vec<Scenario>> {
-    let raised = measure_with(effort, Limits::Raised, "raised", effort.rounds).await?;
-    if effort.quick {
-        return Ok(raised);
-    }
-    let shipped = measure_with(effort, Limits::AsShipped, "as shipped", 1).await?;
-    Ok([raised, shipped].concat())
-}
+pub(crate) const AS_SHIPPED: BenchPart = BenchPart {
+    name: "math-as-shipped",
+    title: "A stream of runs with results, client limits as shipped",
+    in_quick: false,
+    measure: |runtime, effort| runtime.block_on(measure(effort, Limits::AsShipped)),
+    ..RAISED
+};
 
-async fn measure_with(effort: &Effort, limits: Limits, named: &str, rounds: u32) -> Result<Vec<Scenario>> {
+async fn measure(effort: &Effort, limits: Limits) -> Result<Vec<Scenario>> {
     let load = effort.pick(LOAD, QUICK);
     let bed = Testbed::start(effort.options(limits)).await?;
     admission::install(&bed).await?;
@@ -74,12 +72,12 @@ async fn measure_with(effort: &Effort, limits: Limits, named: &str, rounds: u32)
             .await?;
         existing = nodes;
         let title = format!(
-            "{} runs, {} at a time, on {nodes} nodes, client limits {named}",
+            "{} runs, {} at a time, on {nodes} nodes",
             load.runs, load.concurrent
         );
         let variants = batch::variants(&[DISABLED, COMPLETED, ISOLATE]);
         let name = |variant: RunVariant| variant.name.to_owned();
-        let measured = Scenario::measure(title, rounds, &variants, name, async |round, variant| {
+        let measured = Scenario::measure(title, effort.rounds, &variants, name, async |round, variant| {
             let workload = Workload {
                 runs: load.runs,
                 tasks: Tasks::Math,

@@ -22,6 +22,7 @@ const SERVER_CPU: &str = "CPU of the API server, ms per pod";
 const OUR_CPU: &str = "CPU of pod-affinity, ms per pod";
 const RATE: &str = "pods a second";
 const BUSY: &str = "CPU of the machine, %";
+const MEMORY: &str = "memory of a webhook replica, MB";
 /// The highest rate uses less CPU, so that latencies are not those of a queue.
 const MOST_BUSY: f64 = 80.0;
 
@@ -138,7 +139,15 @@ async fn create(bed: &Testbed, variant: PodVariant, rate: u32, count: u32) -> Re
         (OUR_CPU, per_pod(after.1 - before.1)),
         (RATE, f64::from(rate)),
         (BUSY, after.2.percent_since(before.2)),
+        (MEMORY, webhook_memory(bed)?),
     ])
+}
+
+fn webhook_memory(bed: &Testbed) -> Result<f64> {
+    let replicas = [Part::Webhook(0), Part::Webhook(1)].map(|part| cluster::memory(bed, part));
+    replicas
+        .into_iter()
+        .try_fold(0.0, |highest: f64, memory| Ok(highest.max(memory?.0)))
 }
 
 /// Returns the milliseconds from the time at which the request is due.

@@ -28,15 +28,27 @@ const QUICK_WINDOW: Duration = Duration::from_secs(20);
 
 pub(crate) const PART: BenchPart = BenchPart {
     name: "costs",
-    title: "Requests of a run",
+    title: "Requests and storage of a run",
     method: "runs of four tasks in three levels are created at the same time, client limits raised. All requests for objects in their \
         namespace are counted from the API server's audit log, from the creation of the runs until forty seconds later. This \
         includes what follows the end of a run, but not the deletion of the runs. Leases, watches and nodes are left out. \
-        [results.json](results.json) has the requests of each client by verb, resource and status.",
+        Sizes are those of the keys and values of the namespace in etcd, divided by the runs: the highest sum is that of a reading each \
+        second, and the end is that of the forty seconds. Written is what etcd counts for the whole cluster meanwhile, leases and the \
+        status of nodes included. [results.json](results.json) has the requests of each client by verb, resource and status, and the \
+        sizes by resource.",
     in_quick: true,
     measure: |runtime, effort| runtime.block_on(measure(effort)),
-    figures: &[ALL, OURS, TEKTON, MANAGER, SCHEDULER, KWOK, BENCH],
-    ratios: &[(ALL, ISOLATE), (ALL, DISABLED)],
+    figures: &[
+        ALL, OURS, TEKTON, MANAGER, SCHEDULER, KWOK, BENCH, HIGHEST, AFTERWARDS, WRITTEN, EVENTS,
+    ],
+    ratios: &[
+        (ALL, ISOLATE),
+        (ALL, DISABLED),
+        (HIGHEST, ISOLATE),
+        (HIGHEST, DISABLED),
+        (WRITTEN, ISOLATE),
+        (WRITTEN, DISABLED),
+    ],
     aims: &[],
     chart: Some(ALL),
 };

@@ -101,6 +101,14 @@ pub(crate) fn memory(bed: &Testbed, part: Part) -> Result<(f64, f64)> {
     Ok((megabytes(memory.resident), megabytes(memory.peak)))
 }
 
+/// The highest values of [`memory`] among these parts.
+pub(crate) fn highest_memory(bed: &Testbed, parts: &[Part]) -> Result<(f64, f64)> {
+    parts.iter().try_fold((0.0, 0.0), |highest: (f64, f64), part| {
+        let (resident, peak) = memory(bed, *part)?;
+        Ok((highest.0.max(resident), highest.1.max(peak)))
+    })
+}
+
 #[allow(clippy::cast_precision_loss, reason = "far below 2^52")]
 fn megabytes(bytes: u64) -> f64 {
     bytes as f64 / 1e6

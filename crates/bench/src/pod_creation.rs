@@ -133,6 +133,7 @@ async fn create(bed: &Testbed, variant: PodVariant, rate: u32, count: u32) -> Re
     let times = try_join_all(creations).await?;
     let after = cpu()?;
     cluster::delete_pods(bed, &namespace).await?;
+    let (resident, _) = cluster::highest_memory(bed, &[Part::Webhook(0), Part::Webhook(1)])?;
     let per_pod = |seconds: f64| seconds * 1e3 / f64::from(count);
     let of = |share| quantile(&times, share).context("no pod was created");
     Ok(vec![
@@ -142,15 +143,8 @@ async fn create(bed: &Testbed, variant: PodVariant, rate: u32, count: u32) -> Re
         (OUR_CPU, per_pod(after.1 - before.1)),
         (RATE, f64::from(rate)),
         (BUSY, after.2.percent_since(before.2)),
-        (MEMORY, webhook_memory(bed)?),
+        (MEMORY, resident),
     ])
-}
-
-fn webhook_memory(bed: &Testbed) -> Result<f64> {
-    let replicas = [Part::Webhook(0), Part::Webhook(1)].map(|part| cluster::memory(bed, part));
-    replicas
-        .into_iter()
-        .try_fold(0.0, |highest: f64, memory| Ok(highest.max(memory?.0)))
 }
 
 /// Returns the milliseconds from the time at which the request is due.

@@ -172,8 +172,7 @@ impl Counters {
         let pairs = now.cpu.iter().zip(&self.cpu);
         let cpu: Vec<_> = pairs.map(|(now, before)| per_run((now - before) * 1e3)).collect();
         let verbs = VERBS.map(|(verb, name)| (name, per_run(now.requests.since(&self.requests, verb))));
-        let memory = POD_AFFINITY.iter().map(|part| Ok(cluster::memory(bed, *part)?.1));
-        let memory = memory.collect::<Result<Vec<_>>>()?;
+        let (_, peak) = cluster::highest_memory(bed, &POD_AFFINITY)?;
         let mut figures = vec![
             (CPU, cpu.iter().sum()),
             (REQUESTS, verbs.iter().map(|(_, count)| count).sum()),
@@ -181,7 +180,7 @@ impl Counters {
                 RECONCILIATIONS,
                 per_run(now.reconciliations - self.reconciliations),
             ),
-            (OUR_MEMORY, memory.into_iter().fold(0.0, f64::max)),
+            (OUR_MEMORY, peak),
         ];
         figures.extend(PROCESSES.iter().map(|(name, _)| *name).zip(cpu));
         figures.extend(verbs);

@@ -175,16 +175,12 @@ struct Scheduled {
     attempts: f64,
     failed_attempts: f64,
     shared: usize,
-    unbound: usize,
     /// The nodes of all bound pods, by the name of the pod.
     nodes: BTreeMap<String, String>,
 }
 
 impl Scheduled {
     fn check(self, shape: TermsShape) -> Result<Self> {
-        if self.unbound > 0 {
-            bail!("{} pods were not bound", self.unbound);
-        }
         if shape != TermsShape::None && self.shared > 0 {
             bail!("{} runs do not have one node of their own", self.shared);
         }
@@ -208,6 +204,9 @@ async fn schedule(
     let pid = cluster::pid(bed, Part::Scheduler)?;
     let cpu = until_first_binding(&watch, &names, pid).await?;
     let unbound = until_silence(&watch, &names).await;
+    if unbound > 0 {
+        bail!("{unbound} pods were not bound");
+    }
     let cpu = cpu_of(pid)? - cpu;
     let metrics = bed.scheduler_metrics().await?;
     bed.kill(Part::Scheduler)?;
@@ -218,7 +217,6 @@ async fn schedule(
         attempts: sum(&metrics, "scheduler_schedule_attempts_total", |_| true),
         failed_attempts: cluster::failed_attempts(&metrics),
         shared: runs_on_shared_nodes(&bound),
-        unbound,
         nodes: bound
             .iter()
             .map(|(name, pod)| (name.clone(), pod.node.clone()))

@@ -32,8 +32,8 @@ pub(crate) const PART: BenchPart = BenchPart {
     method: "runs of four tasks in three levels are created at the same time, client limits raised. All requests for objects in their \
         namespace are counted from the API server's audit log, from the creation of the runs until forty seconds later. This \
         includes what follows the end of a run, but not the deletion of the runs. Leases, watches and nodes are left out. \
-        Sizes are those of the keys and values of the namespace in etcd, divided by the runs: the highest sum is that of a reading each \
-        second, and the end is that of the forty seconds. Written is what etcd counts for the whole cluster meanwhile, leases and the \
+        Sizes are those of the keys and values of the namespace in etcd, divided by the runs. They are read each second, and a last time \
+        after the forty seconds. Written is what etcd counts for the whole cluster meanwhile, leases and the \
         status of nodes included. [results.json](results.json) has the requests of each client by verb, resource and status, and the \
         sizes by resource.",
     in_quick: true,

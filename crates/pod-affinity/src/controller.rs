@@ -3,7 +3,7 @@
 use crate::{
     args::{Certificates, ControllerArgs},
     config_events, identity,
-    start::{client, listen},
+    start::{block_on, client, listen},
 };
 use anyhow::{anyhow, bail};
 use jiff::Timestamp;
@@ -24,7 +24,7 @@ use runtime::{
     versions,
 };
 use std::{future::pending, sync::Arc, time::Duration};
-use tokio::{runtime::Builder, sync::watch, time::sleep};
+use tokio::{sync::watch, time::sleep};
 
 /// Timeout for the reconciler's last writes. With the release of the Lease, far below terminationGracePeriodSeconds.
 const LAST_WRITES: Duration = Duration::from_secs(15);
@@ -33,11 +33,7 @@ const LAST_WRITES: Duration = Duration::from_secs(15);
 /// enough to delay the renewal of the Lease.
 pub(crate) fn run(args: ControllerArgs) -> anyhow::Result<()> {
     let terms = args.election.terms().unwrap_or_else(|error| error.exit());
-    let runtime = Builder::new_current_thread().enable_all().build()?;
-    let outcome = runtime.block_on(serve(args, terms));
-    // A DNS lookup that hangs must not delay the end of the process.
-    runtime.shutdown_background();
-    outcome
+    block_on(serve(args, terms))
 }
 
 async fn serve(args: ControllerArgs, terms: Terms) -> anyhow::Result<()> {

@@ -5,6 +5,16 @@ use kube::{Client, Config};
 use runtime::server::{Error, Listening, Port};
 use runtime::server_clock::ServerClock;
 use std::net::SocketAddr;
+use tokio::runtime::Builder;
+
+/// Runs a process on one thread until it ends.
+pub(crate) fn block_on(process: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let outcome = runtime.block_on(process);
+    // A DNS lookup that hangs must not delay the end of the process.
+    runtime.shutdown_background();
+    outcome
+}
 
 /// Binds a port and logs its address. If the operating system chose the port, the address is also printed on standard output, for
 /// the program that started this process.

@@ -1,7 +1,7 @@
 //! The webhook process: creates all parts and connects them. The parts are independent of each other.
 
 use crate::args::WebhookArgs;
-use crate::start::{client, listen};
+use crate::start::{block_on, client, listen};
 use anyhow::{Context, bail};
 use kube::Client;
 use runtime::{
@@ -16,15 +16,10 @@ use runtime::{
         sources::{self, CertificateFiles},
     },
 };
-use tokio::runtime::Builder;
 
 /// Runs on one thread, because a response takes microseconds and a replica should be small.
 pub(crate) fn run(args: WebhookArgs) -> anyhow::Result<()> {
-    let runtime = Builder::new_current_thread().enable_all().build()?;
-    let outcome = runtime.block_on(serve(args));
-    // A DNS lookup that hangs must not delay the end of the process.
-    runtime.shutdown_background();
-    outcome
+    block_on(serve(args))
 }
 
 async fn serve(args: WebhookArgs) -> anyhow::Result<()> {

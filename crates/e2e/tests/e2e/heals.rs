@@ -1,6 +1,7 @@
 //! Lost objects are created again, rejections are reported and tried again, and no run fails because of pod-affinity.
 
 use crate::support::SOON;
+use crate::support::assistants::assistant_nodes;
 use crate::support::cli::only;
 use crate::support::controller::configure;
 use crate::support::events::until_event;
@@ -256,20 +257,10 @@ async fn in_tektons_default_mode_its_assistant_is_on_the_node_of_the_run() {
         .opted_in("true")
         .lasting("2s");
     create(&bed, &spec).await;
-    let client = bed.client().await.unwrap();
-    let assistants = ListParams::default().labels("app.kubernetes.io/component=affinity-assistant");
     let assistant = bed
         .until("Tekton's assistant to be bound", SOON, async || {
-            let found = pods(&client, "default")
-                .list(&assistants)
-                .await
-                .map_err(|error| error.to_string())?;
-            found
-                .items
-                .iter()
-                .find_map(runs::node)
-                .map(String::from)
-                .ok_or_else(|| "not yet".to_owned())
+            let node = assistant_nodes(&bed).await?.pop_first();
+            node.ok_or_else(|| "not yet".to_owned())
         })
         .await
         .unwrap();

@@ -1,6 +1,7 @@
 //! A run with PVCs moves to a node to which its volumes can be attached, and the volumes follow.
 
 use crate::support::SOON;
+use crate::support::assistants::until_assistant_on;
 use crate::support::auditor::Auditor;
 use crate::support::cli::explain_until;
 use crate::support::events::{notes, until_event};
@@ -15,7 +16,6 @@ use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
 use placement::keys;
 use serde_json::json;
-use std::collections::BTreeSet;
 use testbed::runs::{self, RunSpec};
 use testbed::{Nodes, Testbed};
 
@@ -141,22 +141,6 @@ async fn a_run_that_opts_out_while_it_has_no_node_still_has_its_assistant() {
     bed.add_nodes(&Nodes::new("large", 1)).await.unwrap();
     bed.until_succeeded(&run, SOON).await.unwrap();
     until_no_placeholder(&bed, "default").await;
-}
-
-async fn until_assistant_on(bed: &Testbed, node: &str) {
-    let api = pods(&bed.client().await.unwrap(), "default");
-    let assistants = ListParams::default().labels("app.kubernetes.io/component=affinity-assistant");
-    bed.until(format!("Tekton's assistant to be on {node}"), SOON, async || {
-        let found = api.list(&assistants).await.map_err(|error| error.to_string())?;
-        let nodes = runs::nodes(&found.items);
-        if nodes == BTreeSet::from([node.to_owned()]) {
-            Ok(())
-        } else {
-            Err(format!("{nodes:?}"))
-        }
-    })
-    .await
-    .unwrap();
 }
 
 /// The real attach-detach controller runs. The test acts as the storage driver, which detaches slowly.

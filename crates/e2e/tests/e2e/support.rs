@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+/// Tekton's assistants and their nodes.
+pub(crate) mod assistants;
 /// Watches a testbed during a test, and reports each run that shares a node or is split.
 pub(crate) mod auditor;
 /// Acts as cert-manager's controller and cainjector.

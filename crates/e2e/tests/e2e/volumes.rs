@@ -3,6 +3,7 @@
 
 use crate::moves_with_volumes::add_attaching_nodes;
 use crate::support::SOON;
+use crate::support::assistants::until_assistant_on;
 use crate::support::events::{reasons, until_event};
 use crate::support::fake_csi::Attacher;
 use crate::support::fake_csi::{DEFAULT_ZONE, IMMEDIATE, Provisioner, WITH_THE_FIRST_POD};
@@ -263,21 +264,6 @@ async fn until_single_pod_volume_is_used(bed: &Testbed, run: &RunSpec) {
     .unwrap();
 }
 
-async fn until_assistant_is_on(bed: &Testbed, node: &str) {
-    let client = bed.client().await.unwrap();
-    bed.until(format!("an assistant on {node}"), SOON, async || {
-        let names = names_on(&client, node).await?;
-        let is_there = names.iter().any(|name| name.starts_with("affinity-assistant-"));
-        if is_there {
-            Ok(())
-        } else {
-            Err(format!("{names:?}"))
-        }
-    })
-    .await
-    .unwrap();
-}
-
 /// Tekton's assistant uses the volume before the task that needs the volume exists. A labelled run that is stuck moves off the node
 /// together with its assistant, and the task is scheduled first on the next node. Each task that finds the assistant there again costs
 /// a move.
@@ -293,7 +279,7 @@ async fn if_tektons_assistant_uses_a_single_pod_volume_a_plain_run_hangs_and_a_l
         bed.add_nodes(&Nodes::new(zone, 1).zone(zone)).await.unwrap();
         volume_of_one_pod(&bed, zone).await;
         create(&bed, run).await;
-        until_assistant_is_on(&bed, &format!("{zone}-0")).await;
+        until_assistant_on(&bed, &format!("{zone}-0")).await;
         let_task_end(&bed, run, "before").await;
     }
     let [plain, labelled] = &runs;

@@ -120,14 +120,21 @@ pub(crate) fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The commit, with "-dirty" if the clone has changes.
+/// The commit, with "-dirty" if the clone has changes outside of the results.
 fn commit() -> Result<String> {
-    let described = Command::new("git")
-        .args(["describe", "--always", "--dirty", "--abbrev=12"])
-        .current_dir(workspace())
-        .output()
-        .context("asking git for the commit")?;
-    Ok(String::from_utf8_lossy(&described.stdout).trim().to_owned())
+    let git = |args: &[&str]| {
+        let command = Command::new("git").args(args).current_dir(workspace()).output();
+        command.context("asking git for the commit")
+    };
+    let commit = git(&["rev-parse", "--short=12", "HEAD"])?;
+    let is_clean = git(&["diff", "--quiet", "HEAD", "--", ":(top,exclude)docs/benchmarks"])?
+        .status
+        .success();
+    let dirty = if is_clean { "" } else { "-dirty" };
+    Ok(format!(
+        "{}{dirty}",
+        String::from_utf8_lossy(&commit.stdout).trim()
+    ))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! A run with PVCs moves to a node to which its volumes can be attached, and the volumes follow.
 
 use crate::support::SOON;
-use crate::support::assistants::until_assistant_on;
+use crate::support::assistants::until_assistants_on;
 use crate::support::auditor::Auditor;
 use crate::support::cli::explain_until;
 use crate::support::events::{notes, until_event};
@@ -50,7 +50,7 @@ async fn tektons_own_assistant_leaves_with_the_run_and_follows_it() {
     let_task_end(&bed, &run, "small").await;
     bed.add_nodes(&Nodes::new("large", 1)).await.unwrap();
     assert_eq!(node_of(&bound_task(&bed, &run, "large").await), "large-0");
-    until_assistant_on(&bed, "large-0").await;
+    until_assistants_on(&bed, &["large-0".to_owned()].into()).await;
     let_end(&bed, &run).await;
     bed.until_succeeded(&run, SOON).await.unwrap();
     auditor.assert_no_violation_on_live_nodes();
@@ -69,7 +69,7 @@ async fn a_cordoned_node_is_left_together_with_tektons_own_assistant() {
     let_task_end(&bed, &run, "a").await;
     let second = until_moved_from(&bed, &run, &first).await;
     assert_eq!(node_of(&bound_task(&bed, &run, "b").await), second);
-    until_assistant_on(&bed, &second).await;
+    until_assistants_on(&bed, &[second].into()).await;
     let_end(&bed, &run).await;
     bed.until_succeeded(&run, SOON).await.unwrap();
 }

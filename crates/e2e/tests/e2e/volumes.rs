@@ -3,7 +3,7 @@
 
 use crate::moves_with_volumes::add_attaching_nodes;
 use crate::support::SOON;
-use crate::support::assistants::until_assistant_on;
+use crate::support::assistants::until_assistants_on;
 use crate::support::events::{reasons, until_event};
 use crate::support::fake_csi::Attacher;
 use crate::support::fake_csi::{DEFAULT_ZONE, IMMEDIATE, Provisioner, WITH_THE_FIRST_POD};
@@ -275,11 +275,13 @@ async fn if_tektons_assistant_uses_a_single_pod_volume_a_plain_run_hangs_and_a_l
         let run = RunSpec::new("default", kind.0).task("a", &["before"]);
         in_zone(kind, run).task("before", &[]).ending("hang")
     });
+    let mut nodes = BTreeSet::new();
     for ((zone, _), run) in BOTH.iter().zip(&runs) {
         bed.add_nodes(&Nodes::new(zone, 1).zone(zone)).await.unwrap();
         volume_of_one_pod(&bed, zone).await;
         create(&bed, run).await;
-        until_assistant_on(&bed, &format!("{zone}-0")).await;
+        nodes.insert(format!("{zone}-0"));
+        until_assistants_on(&bed, &nodes).await;
         let_task_end(&bed, run, "before").await;
     }
     let [plain, labelled] = &runs;

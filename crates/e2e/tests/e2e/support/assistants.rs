@@ -15,15 +15,20 @@ pub(crate) async fn assistant_nodes(bed: &Testbed) -> Result<BTreeSet<String>, S
     Ok(runs::nodes(&found.map_err(|error| error.to_string())?.items))
 }
 
-pub(crate) async fn until_assistant_on(bed: &Testbed, node: &str) {
-    bed.until(format!("Tekton's assistant to be on {node}"), SOON, async || {
-        let nodes = assistant_nodes(bed).await?;
-        if nodes.contains(node) {
-            Ok(())
-        } else {
-            Err(format!("{nodes:?}"))
-        }
-    })
+/// Waits until these nodes have an assistant, and no other node has one.
+pub(crate) async fn until_assistants_on(bed: &Testbed, expected: &BTreeSet<String>) {
+    bed.until(
+        format!("Tekton's assistants to be on {expected:?}"),
+        SOON,
+        async || {
+            let nodes = assistant_nodes(bed).await?;
+            if nodes == *expected {
+                Ok(())
+            } else {
+                Err(format!("{nodes:?}"))
+            }
+        },
+    )
     .await
     .unwrap();
 }

@@ -1,7 +1,7 @@
 //! The webhook and admission policies on one testbed. The policies act in namespaces with a label, and the webhook in all others.
 
-use crate::machine::workspace;
 use anyhow::{Context, Result};
+use e2e::workspace;
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::Client;

@@ -58,13 +58,14 @@ fn texts(results: &Results) -> Result<BTreeMap<String, String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::workspace;
+    use crate::machine::RESULTS;
     use crate::results::Measured;
     use crate::variants;
+    use e2e::workspace;
 
     #[test]
     fn pages_and_charts_of_the_repository_are_made_from_its_json_file() {
-        let folder = workspace().join("docs/benchmarks");
+        let folder = workspace().join(RESULTS);
         let texts = texts(&Results::read(&folder).unwrap()).unwrap();
         for (name, text) in &texts {
             let found = fs::read_to_string(folder.join(name)).unwrap();
@@ -80,7 +81,7 @@ mod tests {
 
     #[test]
     fn the_results_of_the_repository_have_each_figure_of_the_page_and_a_colour_for_each_variant() {
-        let results = Results::read(&workspace().join("docs/benchmarks")).unwrap();
+        let results = Results::read(&workspace().join(RESULTS)).unwrap();
         for part in PARTS {
             // A new part has no page until the part is measured.
             let Some(Measured { scenarios, .. }) = results.part(&part) else {

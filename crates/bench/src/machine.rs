@@ -6,10 +6,11 @@ use rustix::system;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::thread::available_parallelism;
 use testbed::{Versions, releases};
+
+/// The folder of the results in the checkout. Changes there do not make a commit dirty.
+pub(crate) const RESULTS: &str = "docs/benchmarks";
 
 /// When and where rounds were measured.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -29,7 +30,7 @@ impl Session {
         let versions = versions.map(|(part, version)| format!("{part} {version}"));
         Ok(Self {
             at: Timestamp::now().strftime("%Y-%m-%d %H:%M UTC").to_string(),
-            commit: commit()?,
+            commit: e2e::commit(RESULTS)?,
             machine: machine()?,
             versions: versions.collect::<Vec<_>>().join(", "),
             quick,
@@ -113,28 +114,6 @@ impl CpuTime {
     pub(crate) fn percent_since(self, before: Self) -> f64 {
         (self.busy - before.busy) / (self.all - before.all) * 100.0
     }
-}
-
-/// The root of the clone.
-pub(crate) fn workspace() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
-/// The commit, with "-dirty" if the clone has changes outside of the results.
-fn commit() -> Result<String> {
-    let git = |args: &[&str]| {
-        let command = Command::new("git").args(args).current_dir(workspace()).output();
-        command.context("asking git for the commit")
-    };
-    let commit = git(&["rev-parse", "--short=12", "HEAD"])?;
-    let is_clean = git(&["diff", "--quiet", "HEAD", "--", ":(top,exclude)docs/benchmarks"])?
-        .status
-        .success();
-    let dirty = if is_clean { "" } else { "-dirty" };
-    Ok(format!(
-        "{}{dirty}",
-        String::from_utf8_lossy(&commit.stdout).trim()
-    ))
 }
 
 #[cfg(test)]

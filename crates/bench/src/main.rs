@@ -31,12 +31,13 @@ mod watch;
 
 use anyhow::{Context, Result, bail};
 use clap::{Parser, builder::PossibleValuesParser};
-use machine::{Session, workspace};
+use e2e::{cargo, workspace};
+use machine::{RESULTS, Session};
 use part::{BenchPart, Effort};
 use parts::PARTS;
 use results::Results;
 use std::path::PathBuf;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread::ScopedJoinHandle;
 use std::time::Instant;
@@ -69,7 +70,7 @@ struct Cli {
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     at_most: Option<u32>,
     /// Folder for the JSON file, the page and the charts [default: docs/benchmarks; quick: target/benchmarks].
-    #[arg(long, value_name = "FOLDER")]
+    #[arg(long, value_name = "RESULTS")]
     out: Option<PathBuf>,
     /// Binary of pod-affinity to measure. By default it is built: optimised, except with --quick.
     #[arg(long, env = "POD_AFFINITY_BINARY", value_name = "FILE")]
@@ -173,11 +174,7 @@ impl Measurement {
 
 impl Cli {
     fn folder(&self) -> PathBuf {
-        let usual = if self.quick {
-            "target/benchmarks"
-        } else {
-            "docs/benchmarks"
-        };
+        let usual = if self.quick { "target/benchmarks" } else { RESULTS };
         self.out.clone().unwrap_or_else(|| workspace().join(usual))
     }
 
@@ -203,16 +200,14 @@ impl Cli {
 }
 
 fn build(quick: bool) -> Result<PathBuf> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let (args, folder) = if quick {
         (&[][..], "debug")
     } else {
         (&["--release"][..], "release")
     };
-    let built = Command::new(cargo)
+    let built = cargo()
         .args(["build", "--quiet", "--locked", "--bin=pod-affinity"])
         .args(args)
-        .current_dir(workspace())
         .status()
         .context("starting cargo")?;
     if !built.success() {

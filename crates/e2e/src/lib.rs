@@ -1,4 +1,4 @@
-//! Helpers of the programs that run the end-to-end tests.
+//! Helpers of the programs that run tests and measurements.
 
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
@@ -16,10 +16,10 @@ pub fn cargo() -> Command {
     cargo
 }
 
-/// The abbreviated commit, with the suffix `-dirty` if a file other than `page` differs from the commit.
-pub fn commit(page: &str) -> Result<String> {
+/// The abbreviated commit, with the suffix `-dirty` if a file outside of `results` differs from the commit.
+pub fn commit(results: &str) -> Result<String> {
     let commit = git(&["rev-parse", "--short=12", "HEAD"])?;
-    let others = format!(":!{page}");
+    let others = format!(":!{results}");
     let changes = git(&[
         "status",
         "--porcelain",

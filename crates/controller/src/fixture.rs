@@ -366,6 +366,11 @@ impl Caches {
         self.writers.runs.apply_watcher_event(&Event::Apply(run));
     }
 
+    pub(crate) fn remove_run(&mut self, run: &PipelineRun) {
+        let event = Event::Delete(run.clone());
+        self.writers.runs.apply_watcher_event(&event);
+    }
+
     pub(crate) fn add_set(&mut self, run: &Run, uid: &str) {
         self.add_set_of(run, uid, &json!({"spec": {"replicas": 1}}));
     }

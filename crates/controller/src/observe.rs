@@ -202,6 +202,12 @@ impl Stores {
         labelled.iter().map(|run| ObjectRef::from_obj(&**run)).collect()
     }
 
+    /// Whether the run still exists, and not another run with its name.
+    pub(crate) fn has_run(&self, run: &PipelineRun) -> bool {
+        let found = self.runs.get(&ObjectRef::from_obj(run));
+        found.is_some_and(|found| found.metadata.uid == run.metadata.uid)
+    }
+
     /// The nodes that are possible for the run, and on which no placeholder keeps the run away.
     pub(crate) fn free_nodes(&self, observed: &Observation) -> Vec<NodeFacts> {
         let (run, isolation) = (&observed.run, observed.enrolment().isolation);

@@ -295,7 +295,8 @@ impl Reconciler {
 
     /// The pause before a run is reconciled again after a failure.
     pub(crate) fn retry_after(&self, uid: &str) -> Duration {
-        self.memory.with(uid, |entry| entry.backoff.retry_after())
+        let pause = self.memory.peek(uid, |entry| Some(entry.backoff.retry_after()));
+        pause.unwrap_or_default()
     }
 
     /// Drops the memory of deleted runs, and reports their end.

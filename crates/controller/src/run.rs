@@ -167,8 +167,14 @@ async fn reconcile(view: Arc<PipelineRun>, reconciler: Arc<Reconciler>) -> Resul
     let Some(run) = view.run() else {
         return Ok(Action::await_change());
     };
-    let plan = reconciler.reconcile(run).await?;
-    Ok(plan.again.map_or_else(Action::await_change, Action::requeue))
+    let uid = run.key.uid.clone();
+    let result = reconciler.reconcile(run).await;
+    if !reconciler.stores.has_run(&view) {
+        // The run was deleted meanwhile. This reconciliation may have added the run again to what `forget` had dropped.
+        reconciler.memory.turns.forget(|entry| entry == uid);
+        drop(reconciler.memory.forget(&uid));
+    }
+    Ok(result?.again.map_or_else(Action::await_change, Action::requeue))
 }
 
 // kube's controller passes these arguments by value.

@@ -160,8 +160,10 @@ impl Turns {
         {
             self.trigger(&namespace, &name);
         }
-        self.lock().retain(|_, namespace| {
-            namespace.attempts.forget(&is_gone);
+        self.lock().retain(|name, namespace| {
+            for next in namespace.attempts.forget(&is_gone) {
+                self.trigger(name, &next);
+            }
             !namespace.attempts.is_empty()
         });
     }

@@ -99,9 +99,12 @@ impl Attempts {
         allowed.map(|((_, uid), waiting)| (uid.as_str(), waiting.name.as_str()))
     }
 
-    /// Removes runs that were deleted.
-    pub fn forget(&mut self, is_gone: impl Fn(&str) -> bool) {
+    /// Removes runs that were deleted. Returns the names of the runs that may try since then.
+    pub fn forget(&mut self, is_gone: impl Fn(&str) -> bool) -> Vec<String> {
+        let before: Vec<_> = self.next().map(|(uid, _)| uid.to_owned()).collect();
         self.0.retain(|(_, uid), _| !is_gone(uid));
+        let since = self.next().filter(|(uid, _)| !before.iter().any(|it| it == uid));
+        since.map(|(_, name)| name.to_owned()).collect()
     }
 
     /// Whether a quota rejected the placeholder of one of the runs.
@@ -184,7 +187,7 @@ mod tests {
     fn a_deleted_run_blocks_no_other_run() {
         let mut attempts = waiting(3);
         record(&mut attempts, 0, true);
-        attempts.forget(|uid| uid == "000");
+        assert_eq!(attempts.forget(|uid| uid == "000"), ["run-2"]);
         assert!(attempts.may_try(&position(2)) && !attempts.is_empty());
         attempts.forget(|_| true);
         assert!(attempts.is_empty());

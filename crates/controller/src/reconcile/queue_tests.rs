@@ -104,6 +104,16 @@ async fn the_end_of_a_run_triggers_the_next_run_of_each_line() {
 }
 
 #[tokio::test]
+async fn when_a_run_that_a_quota_rejected_is_deleted_the_next_run_tries() {
+    let (reconciler, mut triggers) = observed(&Caches::ready(), &Server::start());
+    for name in ["a", "b", "c"] {
+        reconciler.memory.turns.rejected(&named(name));
+    }
+    reconciler.forget(|uid| uid == "uid-of-a");
+    assert_eq!(names(&mut triggers), ["c"]);
+}
+
+#[tokio::test]
 async fn without_the_right_to_read_events_each_run_gets_its_placeholder() {
     let mut server = Server::start();
     (0..2).for_each(|_| server.answer(200, written()));

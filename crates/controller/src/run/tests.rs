@@ -312,3 +312,27 @@ async fn of_a_run_that_a_complete_list_lacks_nothing_is_remembered_and_of_the_ot
     let is_remembered = |uid| reconciler.memory.forget(uid).is_some();
     assert_eq!(["u1", "u2"].map(is_remembered), [true, false]);
 }
+
+#[tokio::test]
+async fn nothing_is_remembered_of_a_run_that_is_deleted_while_its_quota_is_read() {
+    let mut server = Server::start();
+    let count = json!({"count/statefulsets.apps": "1"});
+    let quota = json!({"metadata": {"name": "q"}, "status": {"hard": count, "used": count}});
+    for items in [json!([quota]), json!([]), json!([quota])] {
+        server.answer(200, json!({"metadata": {}, "items": items}));
+    }
+    let mut caches = Caches::ready();
+    caches.add_quota(&count, &count);
+    let volume = json!({"name": "w", "volumeClaimTemplate": {}});
+    caches.add_held_run_with("build", "u1", &json!({"spec": {"workspaces": [volume]}}));
+    let view = caches.stores.runs.state().remove(0);
+    let reconciler = Arc::new(of_caches(&caches, &server).0);
+    let mut running = std::pin::pin!(reconcile(view.clone(), reconciler.clone()));
+    assert!(futures::poll!(running.as_mut()).is_pending());
+    caches.remove_run(&view);
+    let gone = Deleted::One("u1".to_owned());
+    forget(&reconciler, &caches.stores.runs, &gone);
+    running.await.unwrap();
+    assert!(reconciler.memory.turns.next_in("ns").is_empty());
+    assert!(reconciler.memory.forget("u1").is_none());
+}

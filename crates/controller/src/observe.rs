@@ -307,6 +307,14 @@ impl Stores {
         here.filter_map(|it| it.run()).filter(is_it).collect()
     }
 
+    /// UIDs of the other runs of the namespace that pod-affinity holds.
+    pub(crate) fn held_beside(&self, run: &RunKey) -> BTreeSet<String> {
+        let is_here = |it: &PipelineRun| it.metadata.namespace.as_ref() == Some(&run.namespace);
+        let runs = self.runs.state_filter(is_here);
+        let held = runs.iter().filter_map(|it| it.run()).filter(Run::is_held_by_us);
+        held.map(|it| it.key.uid).filter(|uid| *uid != run.uid).collect()
+    }
+
     /// The run of a placeholder.
     pub(crate) fn run_of_placeholder(&self, namespace: &str, name: &str) -> Option<ObjectRef<PipelineRun>> {
         let key = (namespace.to_owned(), name.to_owned());

@@ -191,8 +191,11 @@ impl Reconciler {
             return Ok((None, QuotaTurn::Busy));
         };
         // Observed after the lock is taken, because other runs may create StatefulSets before.
-        let others = self.stores.with_assistants(&run.key);
-        let quota = self.cluster.quota(observed, &others).await?;
+        let (others, held) = (
+            self.stores.with_assistants(&run.key),
+            self.stores.held_beside(&run.key),
+        );
+        let quota = self.cluster.quota(observed, &others, &held).await?;
         Ok((Some(quota), QuotaTurn::Taken(lock)))
     }
 

@@ -8,6 +8,7 @@ use crate::run::Run;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::ResourceQuota;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// The resource that such a quota counts.
@@ -51,6 +52,8 @@ pub struct Places<'a> {
     pub run: &'a Run,
     /// The other runs of the namespace for which Tekton creates StatefulSets.
     pub others: &'a [Run],
+    /// UIDs of the other runs of the namespace that pod-affinity holds.
+    pub held: &'a BTreeSet<String>,
     /// The StatefulSets that exist.
     pub there: &'a [OwnedStatefulSet],
     /// The time of the decision.
@@ -85,7 +88,7 @@ impl Places<'_> {
             return Some(QuotaBlocker::DeletedStatefulSet);
         }
         let mut placeholders = self.there.iter().filter(|set| set.is_placeholder);
-        let placeholder = placeholders.find(|set| !self.is_of_held_run(set))?;
+        let placeholder = placeholders.find(|set| !self.held.contains(&set.run))?;
         Some(QuotaBlocker::Placeholder {
             name: placeholder.name.clone(),
             uid: placeholder.uid.clone(),
@@ -110,11 +113,6 @@ impl Places<'_> {
 
     fn is_hold_over(&self, run: &Run) -> bool {
         run.hold_remaining(self.now, self.hold_deadline).is_zero()
-    }
-
-    fn is_of_held_run(&self, set: &OwnedStatefulSet) -> bool {
-        let mut others = self.others.iter();
-        others.any(|other| other.key.uid == set.run && other.is_held_by_us())
     }
 
     fn has_placeholder(&self, run: &Run) -> bool {

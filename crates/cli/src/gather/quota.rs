@@ -34,6 +34,10 @@ pub(super) async fn quota(server: &Server, facts: &Facts) -> RequestResult<Quota
         .list(ListParams::default())
         .await?;
     let others: Vec<_> = runs.iter().filter_map(RunView::of).map(|view| view.run).collect();
+    let held = others
+        .iter()
+        .filter(|other| other.is_held_by_us() && other.key.uid != run.key.uid);
+    let held = held.map(|other| other.key.uid.clone()).collect();
     let others: Vec<_> = others
         .into_iter()
         .filter(|other| has_assistants(other, run))
@@ -52,6 +56,7 @@ pub(super) async fn quota(server: &Server, facts: &Facts) -> RequestResult<Quota
     let places = Places {
         run,
         others: &others,
+        held: &held,
         there: &there,
         now: facts.now,
         hold_deadline: facts.config().hold_deadline,

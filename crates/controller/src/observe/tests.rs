@@ -107,6 +107,8 @@ fn others_of_the_namespace_have_a_part_in_its_places_if_they_are_ours_and_have_v
     let others = caches.stores.with_assistants(&run().key);
     let names: Vec<_> = others.iter().map(|other| other.key.name.as_str()).collect();
     assert_eq!(names, ["counts"]);
+    let held = caches.stores.held_beside(&run().key).into_iter();
+    assert_eq!(held.collect::<Vec<_>>(), ["u2", "u3"]);
 }
 
 #[tokio::test]

@@ -141,7 +141,10 @@ const ALL_SETS: &str = "GET /apis/apps/v1/namespaces/ns/statefulsets?&limit=500"
 
 /// What a quota says about a run, and what was called for it.
 async fn quota_of(server: &Server, observed: &mut Observation) -> (Quota, Vec<String>) {
-    let mut caches = Caches::ready();
+    quota_in(Caches::ready(), server, observed).await
+}
+
+async fn quota_in(mut caches: Caches, server: &Server, observed: &mut Observation) -> (Quota, Vec<String>) {
     caches.add_quota(&json!({"count/statefulsets.apps": "3"}), &json!({}));
     let (reconciler, ..) = reconciler(&caches, server);
     let inputs = reconciler.read_one(Read::Quota, observed).await.unwrap();
@@ -228,9 +231,9 @@ async fn the_name_of_a_statefulset_shows_that_it_is_the_placeholder_of_another_r
     let count = json!({"count/statefulsets.apps": "2"});
     let quota = json!({"metadata": {"name": "few"}, "status": {"hard": count, "used": count}});
     let quotas = json!({"metadata": {}, "items": [quota]});
-    server.answer(200, quotas.clone());
-    server.answer(200, json!({"metadata": {}, "items": sets}));
-    server.answer(200, quotas);
+    for answer in [&quotas, &json!({"metadata": {}, "items": sets}), &quotas].repeat(2) {
+        server.answer(200, answer.clone());
+    }
     let mut observed = observed();
     observed.run.templates = 1;
     let (quota, _) = quota_of(&server, &mut observed).await;
@@ -239,6 +242,10 @@ async fn the_name_of_a_statefulset_shows_that_it_is_the_placeholder_of_another_r
         uid: "s9".into(),
     };
     assert_eq!(quota.blocker, Some(placeholder));
+    let mut caches = Caches::ready();
+    caches.add_held_run("other", "u2");
+    let (quota, _) = quota_in(caches, &server, &mut observed).await;
+    assert_eq!(quota.blocker, None, "the other run is held");
 }
 
 #[tokio::test]

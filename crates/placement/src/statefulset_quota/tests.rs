@@ -14,11 +14,13 @@ fn quota(hard: &str, used: &str) -> ResourceQuota {
 }
 
 const NOW: i64 = 1000;
+static NONE: BTreeSet<String> = BTreeSet::new();
 
 fn among<'a>(run: &'a Run, others: &'a [Run], there: &'a [OwnedStatefulSet]) -> Places<'a> {
     Places {
         run,
         others,
+        held: &NONE,
         there,
         now: Timestamp::from_second(NOW).unwrap(),
         hold_deadline: Duration::from_secs(100),
@@ -142,7 +144,13 @@ fn in_its_way(
     there: &[OwnedStatefulSet],
     quota: ResourceQuota,
 ) -> Option<QuotaBlocker> {
-    among(run, others, there).blocker(&[quota], there.len())
+    let held = others.iter().filter(|other| other.is_held_by_us());
+    let held = held.map(|other| other.key.uid.clone()).collect();
+    let places = Places {
+        held: &held,
+        ..among(run, others, there)
+    };
+    places.blocker(&[quota], there.len())
 }
 
 #[test]
@@ -161,7 +169,7 @@ fn the_placeholder_of_a_released_run_blocks_a_run_without_room_for_its_assistant
     assert_eq!(
         way(&own, &[], "2"),
         Some(placeholder),
-        "one of a run without PVCs is not among the others"
+        "a released run without PVCs is not among the others"
     );
     assert_eq!(
         way(&own, std::slice::from_ref(&other), "3"),

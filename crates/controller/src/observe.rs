@@ -173,9 +173,12 @@ impl Stores {
         let nodes = pod.is_some_and(PlaceholderPod::lacks_node_for_reserve);
         let nodes = nodes.then(|| self.all_nodes());
         let kept_nodes = run.done.then(|| self.kept_nodes.read().keys().cloned().collect());
+        let is_of_run = |kept: &KeptNode| kept.run.as_ref() == Some(&run.key.uid);
+        let keeps_node = run.done && self.kept_nodes.read().values().any(is_of_run);
         ClusterFacts {
             nodes: nodes.unwrap_or_default(),
             kept_nodes: kept_nodes.unwrap_or_default(),
+            keeps_node,
             cross_namespace_quota: cross_namespace_quota(&self.quotas, &run.key.namespace),
             placing_mode: placing_mode(&self.tekton_flags),
         }

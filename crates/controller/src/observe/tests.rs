@@ -83,6 +83,20 @@ fn the_warm_nodes_are_those_of_the_latest_successful_runs_of_the_pipeline_in_the
     assert_eq!(caches.stores.warm_nodes(&embedded.run().unwrap()).to_string(), "");
 }
 
+#[tokio::test]
+async fn a_done_run_knows_the_pod_that_keeps_its_node() {
+    let mut caches = Caches::ready();
+    caches.add_kept_node("pod-affinity-kept-node-0", 9);
+    for (uid, keeps_node) in [("u1", true), ("u2", false)] {
+        let mut done = Run { done: true, ..run() };
+        done.key.uid = uid.to_owned();
+        let (config, memory) = (&caches.config, Memory::default());
+        let observed = caches.stores.observe(done, config, &clock(), &memory).await;
+        let facts = observed.unwrap().cluster;
+        assert_eq!((facts.keeps_node, facts.kept_nodes.len()), (keeps_node, 1));
+    }
+}
+
 #[test]
 fn others_of_the_namespace_have_a_part_in_its_places_if_they_are_ours_and_have_volumes() {
     let mut caches = Caches::ready();

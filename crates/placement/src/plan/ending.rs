@@ -51,7 +51,8 @@ pub(super) fn on_done(observed: &Observation, inputs: &Inputs) -> Result<Decisio
 fn new_kept_node(observed: &Observation) -> Option<NewKeptNode> {
     let pod = observed
         .live_pod()
-        .filter(|pod| !pod.adopted && observed.node == NodeState::Usable)?;
+        .filter(|pod| !pod.adopted && observed.node == NodeState::Usable)
+        .filter(|_| !observed.cluster.keeps_node)?;
     NewKeptNode::after_run(
         &observed.run,
         &observed.config,

@@ -73,6 +73,8 @@ pub struct ClusterFacts {
     pub nodes: Vec<NodeFacts>,
     /// The names of the pods that keep nodes. Empty if the run is not done.
     pub kept_nodes: BTreeSet<String>,
+    /// One of these pods keeps a node after this run.
+    pub keeps_node: bool,
     /// The name of a quota of the namespace that rejects pods with affinity terms across namespaces.
     pub cross_namespace_quota: Option<String>,
     /// The mode of Tekton's flag `coschedule`, if Tekton places the pods of all runs.

@@ -212,6 +212,8 @@ fn a_pod_keeps_the_usable_node_of_a_done_run_before_the_placeholder_is_deleted()
         deleted,
         "not configured"
     );
+    let kept = |scene: &mut Scene| scene.cluster.keeps_node = true;
+    assert_eq!(scene.clone().change(kept).decision(), deleted, "kept already");
     assert_eq!(usable(keeping(Strategy::IsolateAlways)).decision(), adoption());
     let is_deleted = scene.change(|scene| scene.run.deleting = true);
     assert_eq!(is_deleted.decision(), deleted);

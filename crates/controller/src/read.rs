@@ -24,6 +24,9 @@ use std::fmt::Debug;
 use tekton::PipelineRun;
 use tekton::tasks::TaskRun;
 
+/// The most PVCs that one decision reads, so that a run with many PVCs delays no other run.
+const MOST_CLAIMS: usize = 64;
+
 /// The run's task pods, counted at the API server, and the placeholder's node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TaskPods {
@@ -99,15 +102,24 @@ impl Cluster {
             hostname: tasks.hostname.as_deref().unwrap_or(node),
         };
         let waiting = &tasks.claims_of_waiting;
-        let names: BTreeSet<_> = if waiting.is_empty() {
-            tasks.claims.iter().chain(&run.claims).collect()
+        let of_all = [tasks.claims.iter().chain(&run.claims).cloned().collect()];
+        let pods = if waiting.is_empty() {
+            &of_all
         } else {
-            waiting.iter().flatten().collect()
+            waiting.as_slice()
         };
-        let mut only_here = BTreeSet::new();
-        for name in names {
-            if self.is_only_on(&run.key.namespace, name, here).await? {
-                only_here.insert(name.clone());
+        let (mut read, mut only_here) = (BTreeSet::new(), BTreeSet::new());
+        for claims in pods {
+            let mut unread = claims
+                .iter()
+                .filter(|name| read.len() < MOST_CLAIMS && read.insert(*name));
+            while claims.is_disjoint(&only_here) {
+                let Some(name) = unread.next() else {
+                    return Ok(None);
+                };
+                if self.is_only_on(&run.key.namespace, name, here).await? {
+                    only_here.insert(name.clone());
+                }
             }
         }
         Ok(pin(&only_here, waiting).map(str::to_owned))

@@ -74,6 +74,32 @@ async fn of_pods_that_wait_one_that_mounts_no_volume_of_this_node_only_lets_the_
     }
 }
 
+/// The number of PVCs that are read for 20 waiting pods with this number of PVCs each, none of which exists.
+async fn claims_read(of_each: usize) -> usize {
+    let mut server = Server::start();
+    let pods = (0..20).map(|pod| {
+        let volume = |number| json!({"persistentVolumeClaim": {"claimName": format!("{pod}-{number}")}});
+        let volumes: Vec<_> = (0..of_each).map(volume).collect();
+        json!({"metadata": {}, "spec": {"volumes": volumes}, "status": {"phase": "Pending"}})
+    });
+    server.answer(200, node_json("n1", &json!({})));
+    server.answer(200, json!({"metadata": {}, "items": pods.collect::<Vec<_>>()}));
+    (0..100).for_each(|_| server.refuse(404, "NotFound", "not found"));
+    let (reconciler, ..) = reconciler(&Caches::ready(), &server);
+    let inputs = reconciler
+        .read_one(Read::Tasks, &mut seen_on("n1"))
+        .await
+        .unwrap();
+    assert_eq!(inputs.tasks.get().unwrap().pinned_by_volume, None);
+    server.calls().len() - 2
+}
+
+#[tokio::test]
+async fn the_pvcs_of_the_first_pod_that_can_use_another_node_are_read_up_to_a_limit() {
+    assert_eq!(claims_read(1).await, 1);
+    assert_eq!(claims_read(100).await, MOST_CLAIMS);
+}
+
 fn count(pods: &[Value]) -> TaskPods {
     count_at(pods, Some("n1"))
 }

@@ -34,7 +34,7 @@ pub(crate) struct PodView {
 const BYTES: usize = 16 << 10;
 
 static SPEC: Fields = Fields::Object(&[
-    ("nodeName", Fields::Scalar),
+    ("nodeName", Fields::Always),
     ("nodeSelector", Fields::Any),
     ("containers", CONTAINERS),
     ("initContainers", CONTAINERS),
@@ -359,6 +359,16 @@ mod tests {
         );
         assert!(pod.spec.tolerations.is_empty() && pod.claims().next().is_none());
         assert!(used.bytes_max < 1 << 20, "{}", used.bytes_max);
+    }
+
+    #[test]
+    fn a_pod_over_the_limit_of_bytes_keeps_its_node() {
+        let claim = "x".repeat(253);
+        let volumes =
+            vec![format!(r#"{{"persistentVolumeClaim":{{"claimName":"{claim}"}}}}"#); 100].join(",");
+        let text = format!(r#"{{"spec":{{"volumes":[{volumes}],"nodeName":"n1"}}}}"#);
+        let pod: PodView = serde_json::from_str(&text).unwrap();
+        assert_eq!(pod.node(), Some("n1"));
     }
 
     #[test]

@@ -25,6 +25,8 @@ pub const STRING: usize = 2 << 10;
 pub enum Fields {
     /// A string, a number or a boolean.
     Scalar,
+    /// A scalar that is kept even if the limit of bytes is reached. Not for the entries of lists.
+    Always,
     /// An object with these members.
     Object(&'static [(&'static str, Fields)]),
     /// A list.

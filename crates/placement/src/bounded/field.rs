@@ -88,7 +88,7 @@ impl<'de> Visitor<'de> for Field<'_> {
         match self.fields {
             Fields::List(of) => self.list(list, of, |_| true),
             Fields::Matching(of, matches) => self.list(list, of, *matches),
-            Fields::Scalar | Fields::Object(_) | Fields::Any => {
+            Fields::Scalar | Fields::Always | Fields::Object(_) | Fields::Any => {
                 skip_rest(list)?;
                 Ok(Some(Value::Array(Vec::new())))
             }
@@ -97,7 +97,7 @@ impl<'de> Visitor<'de> for Field<'_> {
 
     fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
         let text = shortened(text, STRING);
-        let has_room = self.kept.take(text.len());
+        let has_room = matches!(self.fields, Fields::Always) || self.kept.take(text.len());
         Ok(self.checked(has_room.then(|| text.into())))
     }
 

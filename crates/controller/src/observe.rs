@@ -217,7 +217,7 @@ impl Stores {
         let pods = self.pods.read();
         let keeps_away = |((namespace, _), pod): &(&ObjectKey, &OfRun<PlaceholderPod>)| {
             let reaches = isolation.scope == Scope::Cluster || *namespace == run.key.namespace;
-            pod.it.node.is_some() && reaches
+            pod.it.node.is_some() && !pod.it.ending && reaches
         };
         let taken = pods.iter().filter(keeps_away);
         let taken: BTreeSet<_> = taken.filter_map(|(_, pod)| pod.it.node.as_deref()).collect();
@@ -258,7 +258,10 @@ impl Stores {
 
     /// The run of a pod's group. Tekton may have created the pod for a nested run of this run.
     pub(crate) fn run_of_pod(&self, key: &PodKey, pod: &OfRun<WaitingPod>) -> Option<ObjectRef<PipelineRun>> {
-        let is_it = |run: &PipelineRun| run.metadata.uid.as_deref() == Some(key.group.as_str());
+        let is_it = |run: &PipelineRun| {
+            run.metadata.uid.as_deref() == Some(key.group.as_str())
+                && run.metadata.namespace.as_ref() == Some(&key.namespace)
+        };
         let named = run_of(&key.namespace, pod);
         let named = named.filter(|run| self.runs.get(run).is_some_and(|run| is_it(&run)));
         named.or_else(|| Some(ObjectRef::from_obj(&*self.runs.find(is_it)?)))

@@ -94,7 +94,7 @@ pub(crate) fn until(then: Timestamp, now: Timestamp) -> Option<Duration> {
 /// The pause after this number of consecutive failures: between half of a ceiling and the ceiling, which doubles from 0.4 s to
 /// 30 s. The UID determines the jitter, so that runs that failed together do not retry together.
 pub(crate) fn delay(uid: &str, failures: u32) -> Duration {
-    with_timeout(ceiling(failures), spread(uid, failures))
+    with_jitter(ceiling(failures), spread(uid, failures))
 }
 
 fn ceiling(failures: u32) -> Duration {
@@ -102,7 +102,7 @@ fn ceiling(failures: u32) -> Duration {
     FIRST.saturating_mul(1 << doublings).min(LAST)
 }
 
-fn with_timeout(ceiling: Duration, spread: u16) -> Duration {
+fn with_jitter(ceiling: Duration, spread: u16) -> Duration {
     let half = ceiling / 2;
     half + half * u32::from(spread) / u32::from(u16::MAX)
 }
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn the_spread_reaches_both_ends() {
-        assert_eq!(with_timeout(LAST, 0), LAST / 2);
-        assert_eq!(with_timeout(LAST, u16::MAX), LAST);
+        assert_eq!(with_jitter(LAST, 0), LAST / 2);
+        assert_eq!(with_jitter(LAST, u16::MAX), LAST);
     }
 }

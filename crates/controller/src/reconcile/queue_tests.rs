@@ -129,6 +129,8 @@ async fn only_nodes_without_a_placeholder_that_the_run_can_use_are_free() {
     let (mut caches, _) = full_pool();
     caches.add_node(node("n2", &json!({"metadata": {"labels": {"disk": "ssd"}}})));
     caches.add_node(node("n3", &json!({"spec": {"unschedulable": true}})));
+    let failed = json!({"spec": {"nodeName": "n2"}, "status": {"phase": "Failed"}});
+    caches.add_pod_of(&named("failed"), "p9", &failed);
     let free = |change: fn(&mut Run)| {
         let mut run = named("young");
         change(&mut run);

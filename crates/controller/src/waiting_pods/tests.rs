@@ -89,6 +89,14 @@ fn a_pod_leads_to_the_run_of_its_group_though_a_nested_run_made_it() {
         let found = caches.stores.run_of_pod(&key, &waiting.unwrap());
         assert_eq!(found, Some(ObjectRef::new("build").within("ns")));
     }
+    let elsewhere = json!({"metadata": {"namespace": "other"}});
+    let pod = changed(stuck_task(&run(), "pod", at(0)), &elsewhere);
+    let (key, waiting) = super::pod(&serde_json::from_value(pod).unwrap()).unwrap();
+    assert_eq!(
+        caches.stores.run_of_pod(&key, &waiting.unwrap()),
+        None,
+        "another namespace"
+    );
 }
 
 #[test]

@@ -73,7 +73,7 @@ fn consider(webhook: Webhook, request: &Request<'_>) -> Decision {
     }
     match objects(webhook.fields(), request) {
         Ok((_, object)) if object.over_limit.is_some() && webhook == Webhook::Pod => Decision {
-            verdict: Verdict::unpatched(Outcome::Odd),
+            verdict: Verdict::unpatched(Outcome::WrongType),
             over_limit: object.over_limit,
         },
         Ok((old, object)) => Decision {

@@ -66,13 +66,13 @@ pub enum Outcome {
     /// The run has no opt-in label, and the label of its Namespace has an unknown value.
     UnknownByNamespace,
     /// The run is nested: it is placed with the run that contains it.
-    Child,
+    Nested,
     /// The run's `spec.managedBy` names another controller.
     ManagedElsewhere,
     /// A change that does not release a hold of the user or of another controller.
     NotReleased,
     /// A field that a patch would need has the wrong type. The validation of Tekton or of the API server rejects the object.
-    Odd,
+    WrongType,
     /// Terms were added to the pod, or Tekton's term was removed.
     Injected,
     /// As `Injected`, and a required podAffinity to other pods became preferred.

@@ -79,7 +79,7 @@ fn is_controller(owner: &Value) -> bool {
 pub fn admit(object: &Value) -> Verdict {
     match PipelineRunDoc::parse(object) {
         Ok(run) => run.on_creation(),
-        Err(Malformed) => Verdict::unpatched(Outcome::Odd),
+        Err(Malformed) => Verdict::unpatched(Outcome::WrongType),
     }
 }
 
@@ -88,7 +88,7 @@ pub fn admit_by_namespace(object: &Value, label: NamespaceLabel) -> Verdict {
     match (PipelineRunDoc::parse(object), label) {
         (Ok(run), NamespaceLabel::Means(value)) => run.with_namespace_label(value).on_creation(),
         (Ok(run), NamespaceLabel::Unknown) => run.on_creation_in_unknown_namespace(),
-        (Err(Malformed), _) => Verdict::unpatched(Outcome::Odd),
+        (Err(Malformed), _) => Verdict::unpatched(Outcome::WrongType),
     }
 }
 
@@ -102,7 +102,7 @@ pub fn admit_change(old: &Value, object: &Value) -> Verdict {
     match (PipelineRunDoc::parse(old), PipelineRunDoc::parse(object)) {
         (Ok(old), Ok(run)) if run.is_released(&old) => run.on_release(),
         (Ok(_), Ok(_)) => Verdict::unpatched(Outcome::NotReleased),
-        (Err(Malformed), _) | (_, Err(Malformed)) => Verdict::unpatched(Outcome::Odd),
+        (Err(Malformed), _) | (_, Err(Malformed)) => Verdict::unpatched(Outcome::WrongType),
     }
 }
 
@@ -223,7 +223,7 @@ impl<'a> PipelineRunDoc<'a> {
 
     fn outcome(&self) -> Result<Outcome, UnknownValue> {
         if self.is_nested() {
-            return Ok(Outcome::Child);
+            return Ok(Outcome::Nested);
         }
         if is_managed_elsewhere(self.managed_by) {
             return Ok(Outcome::ManagedElsewhere);
@@ -268,7 +268,7 @@ impl<'a> PipelineRunDoc<'a> {
     fn patch(&self, outcome: Outcome) -> Patch {
         Patch(match outcome {
             // The labels of its group are right: Tekton copied them from the run that contains the nested run.
-            Outcome::Child => Vec::new(),
+            Outcome::Nested => Vec::new(),
             Outcome::Held => [
                 self.remove_copied(outcome),
                 self.opt_in_label(),

@@ -62,7 +62,7 @@ pub const FIELDS: Fields = Fields::Object(&[
 pub fn admit(pod: &Value) -> Verdict {
     match pod.as_object().ok_or(Malformed).and_then(decide) {
         Ok(verdict) => verdict,
-        Err(Malformed) => Verdict::unpatched(Outcome::Odd),
+        Err(Malformed) => Verdict::unpatched(Outcome::WrongType),
     }
 }
 

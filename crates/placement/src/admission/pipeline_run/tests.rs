@@ -228,7 +228,7 @@ fn a_nested_run_keeps_the_group_of_its_root_and_is_not_held() {
         let doc = run()
             .copied_from_an_enrolled_run()
             .owned_by(version, "PipelineRun", true);
-        assert_eq!(doc.outcome(), Outcome::Child);
+        assert_eq!(doc.outcome(), Outcome::Nested);
         assert_eq!(doc.patch(), json!([]));
     }
 }
@@ -242,7 +242,7 @@ fn a_run_of_a_custom_task_is_nested_if_it_has_the_group_of_another_run() {
         ("tekton.dev/v1alpha1", "Run"),
     ] {
         let nested = of_task(version, kind);
-        assert_eq!(nested.outcome(), Outcome::Child, "{kind}");
+        assert_eq!(nested.outcome(), Outcome::Nested, "{kind}");
         let without_group = run().owned_by(version, kind, true);
         assert_eq!(without_group.outcome(), Outcome::Held, "{kind}");
     }
@@ -372,7 +372,7 @@ fn the_reserve_of_a_run_that_pod_affinity_ignores_is_not_validated() {
     );
     assert_eq!(
         bad().owned_by("tekton.dev/v1", "PipelineRun", true).outcome(),
-        Outcome::Child
+        Outcome::Nested
     );
 }
 
@@ -403,7 +403,11 @@ fn a_malformed_run_is_left_to_the_validation_of_tekton() {
         run().set(&["metadata", "labels", keys::OPT_IN], true).0,
     ];
     for object in odd {
-        assert_eq!(allowed(&object), (Patch::default(), Outcome::Odd), "{object}");
+        assert_eq!(
+            allowed(&object),
+            (Patch::default(), Outcome::WrongType),
+            "{object}"
+        );
     }
 }
 
@@ -486,7 +490,7 @@ fn only_runs_that_are_opted_in_at_their_release_are_held() {
         ),
         (
             new().owned_by("tekton.dev/v1", "PipelineRun", true),
-            Outcome::Child,
+            Outcome::Nested,
         ),
     ];
     for (new, outcome) in table {
@@ -504,6 +508,6 @@ fn a_run_with_an_invalid_reserve_is_held_at_its_release() {
 #[test]
 fn a_change_from_or_to_a_malformed_run_is_admitted_unpatched() {
     let (old, new) = release();
-    is_untouched(&Doc(Value::Null), &new, Outcome::Odd);
-    is_untouched(&old, &Doc(Value::Null), Outcome::Odd);
+    is_untouched(&Doc(Value::Null), &new, Outcome::WrongType);
+    is_untouched(&old, &Doc(Value::Null), Outcome::WrongType);
 }

@@ -336,7 +336,7 @@ fn a_malformed_pod_is_left_to_the_validation_of_the_api_server() {
         pod().affinity(json!({"podAntiAffinity": {REQUIRED: {}}})),
     ];
     for doc in odd {
-        assert_eq!(doc.decided(), (Patch::default(), Outcome::Odd), "{}", doc.0);
+        assert_eq!(doc.decided(), (Patch::default(), Outcome::WrongType), "{}", doc.0);
     }
 }
 

@@ -77,10 +77,10 @@ fn the_label_of_a_run_overrides_the_label_of_its_namespace() {
 #[test]
 fn nested_runs_runs_of_other_controllers_and_malformed_runs_get_no_label() {
     let nested = unlabelled().owned_by("tekton.dev/v1", "PipelineRun", true);
-    is_left_alone(&nested, Outcome::Child);
+    is_left_alone(&nested, Outcome::Nested);
     let elsewhere = unlabelled().set(&["spec", "managedBy"], "other");
     is_left_alone(&elsewhere, Outcome::ManagedElsewhere);
-    is_left_alone(&unlabelled().set(&["spec"], json!([])), Outcome::Odd);
+    is_left_alone(&unlabelled().set(&["spec"], json!([])), Outcome::WrongType);
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn nested_runs_and_runs_of_other_controllers_cause_no_warning_and_no_patch() {
     let nested = unlabelled().owned_by("tekton.dev/v1", "PipelineRun", true);
     let elsewhere = unlabelled().set(&["spec", "managedBy"], "other");
     let elsewhere = elsewhere.annotation(keys::OPTED_IN_BY, "");
-    for (doc, because) in [(nested, Outcome::Child), (elsewhere, Outcome::ManagedElsewhere)] {
+    for (doc, because) in [(nested, Outcome::Nested), (elsewhere, Outcome::ManagedElsewhere)] {
         let verdict = admit_by_namespace(&doc.0, NamespaceLabel::Unknown);
         assert_eq!(patched(verdict), (Patch::default(), because));
     }

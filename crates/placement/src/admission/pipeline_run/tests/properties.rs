@@ -110,8 +110,8 @@ proptest! {
     #[test]
     fn any_patch_of_a_run_applies_is_idempotent_and_changes_only_own_keys_and_the_status(
         document in any_run(), met in tally(&[
-            ("held", 50), ("left_held_by_other", 30), ("declined", 30), ("not_opted_in", 50), ("child", 10),
-            ("managed_elsewhere", 100), ("odd", 200),
+            ("held", 50), ("left_held_by_other", 30), ("declined", 30), ("not_opted_in", 50), ("nested", 10),
+            ("managed_elsewhere", 100), ("wrong_type", 200),
         ]),
     ) {
         let verdict = admit(&document);
@@ -130,8 +130,8 @@ proptest! {
     #[test]
     fn the_label_of_the_namespace_has_the_same_effect_on_any_run_as_a_label_of_the_run(
         document in any_run(), met in tally(&[
-            ("held", 100), ("left_held_by_other", 50), ("declined", 30), ("child", 10),
-            ("managed_elsewhere", 100), ("odd", 200), ("rejected", 30),
+            ("held", 100), ("left_held_by_other", 50), ("declined", 30), ("nested", 10),
+            ("managed_elsewhere", 100), ("wrong_type", 200), ("rejected", 30),
         ]),
     ) {
         let verdict = admit_by_namespace(&document, NamespaceLabel::Means("isolateAlways"));

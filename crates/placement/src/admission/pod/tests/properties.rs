@@ -136,7 +136,7 @@ proptest! {
     fn any_patch_of_a_pod_applies_is_idempotent_and_removes_only_terms_of_tekton(
         document in any_pod(), met in tally(&[
             ("injected", 50), ("relaxed", 50), ("already_there", 20), ("not_enrolled", 300), ("declined", 50),
-            ("odd", 50),
+            ("wrong_type", 50),
         ]),
     ) {
         let (patch, outcome) = patched(&document);
@@ -171,7 +171,7 @@ proptest! {
         document in any_pod(), met in tally(&[("injected", 100), ("relaxed", 50), ("already_there", 20)]),
     ) {
         let (_, outcome) = patched(&document);
-        if matches!(outcome, Outcome::NotEnrolled | Outcome::Declined | Outcome::Odd) {
+        if matches!(outcome, Outcome::NotEnrolled | Outcome::Declined | Outcome::WrongType) {
             return Ok(());
         }
         met.count(outcome.as_str());

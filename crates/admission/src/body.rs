@@ -1,15 +1,14 @@
 //! Reads the body of a request: JSON only, with a limit on the size, on the time, and on the memory of all bodies together.
 //!
-//! A replica may use 256 MiB. A review usually has a few ten KiB, but may have 4 MiB. A client that sends bodies and does not end
-//! them must use up neither the memory nor the part of the memory that is for reviews of the usual size. A decoded object reserves no memory:
-//! the decoder keeps only the fields that a rule reads (`placement::bounded`), and the process has one thread.
+//! A replica may use 384 MiB. A review usually has a few ten KiB, but may have 4 MiB. Bodies of the usual size wait for nothing: the
+//! limit on connections bounds their memory. Larger bodies wait until there is memory. A decoded object reserves no memory: the decoder
+//! keeps only the fields that a rule reads (`placement::bounded`), and the process has one thread.
 
 use crate::review::RequestError;
-use axum::body::{Bytes, HttpBody};
-use axum::extract::rejection::BytesRejection;
-use axum::extract::{FromRequest, Request};
-use axum::http::StatusCode;
+use axum::body::HttpBody;
+use axum::extract::Request;
 use axum::http::header::CONTENT_TYPE;
+use futures::StreamExt;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -20,9 +19,9 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The API server accepts no request over 3 MiB, so no object is bigger; the fourth MiB is for the envelope around it.
 pub(crate) const LIMIT: usize = 4 << 20;
-/// A body up to this size waits only for other bodies up to this size.
+/// A body up to this size waits for no other body.
 const USUAL: usize = 64 << 10;
-/// The memory for bodies up to this size, and also the memory for larger bodies.
+/// The memory for larger bodies.
 const MEMORY: usize = 32 << 20;
 /// The bytes that one permit stands for.
 const UNIT: usize = 1 << 10;
@@ -30,7 +29,7 @@ const UNIT: usize = 1 << 10;
 /// A body and the permit for its memory, which is released when the body is dropped.
 #[derive(Debug)]
 pub(crate) struct Body {
-    pub(crate) bytes: Bytes,
+    pub(crate) bytes: Vec<u8>,
     _permit: Option<OwnedSemaphorePermit>,
 }
 
@@ -41,23 +40,33 @@ pub(crate) async fn read(request: Request, memory: &BodyMemory) -> Result<Body, 
     let size = size.and_then(|size| usize::try_from(size).ok());
     let read = async {
         let permit = memory.reserve(size).await;
-        let bytes = Bytes::from_request(request, &()).await?;
-        Ok(Body {
+        let bytes = collected(request.into_body(), size).await?;
+        Ok::<_, RequestError>(Body {
             bytes,
             _permit: permit,
         })
     };
-    match tokio::time::timeout(TIMEOUT, read)
-        .await
-        .map_err(|_| RequestError::TooSlow)?
-    {
-        Ok(body) if body.bytes.is_empty() => Err(RequestError::EmptyBody),
-        Ok(body) => Ok(body),
-        Err::<_, BytesRejection>(rejection) if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE => {
-            Err(RequestError::TooLarge(LIMIT))
-        }
-        Err(_) => Err(RequestError::CutOff),
+    let body = tokio::time::timeout(TIMEOUT, read).await;
+    let body = body.map_err(|_| RequestError::TooSlow)??;
+    if body.bytes.is_empty() {
+        Err(RequestError::EmptyBody)
+    } else {
+        Ok(body)
     }
+}
+
+/// The bytes of the body. Each piece is copied, because a list of many small pieces would need much more memory than their bytes.
+async fn collected(body: axum::body::Body, size: Option<usize>) -> Result<Vec<u8>, RequestError> {
+    let mut bytes = Vec::with_capacity(size.unwrap_or_default().min(LIMIT));
+    let mut pieces = body.into_data_stream();
+    while let Some(piece) = pieces.next().await {
+        let piece = piece.map_err(|_| RequestError::CutOff)?;
+        if bytes.len() + piece.len() > LIMIT {
+            return Err(RequestError::TooLarge(LIMIT));
+        }
+        bytes.extend_from_slice(&piece);
+    }
+    Ok(bytes)
 }
 
 fn check_type(request: &Request) -> Result<(), RequestError> {
@@ -75,40 +84,36 @@ fn is_json(content_type: &str) -> bool {
     essence.trim().eq_ignore_ascii_case("application/json")
 }
 
-/// The memory for the bodies that are read and decided at the same time.
+/// The memory for the large bodies that are read and decided at the same time.
 #[derive(Clone, Debug)]
-pub(crate) struct BodyMemory {
-    usual: Arc<Semaphore>,
-    large: Arc<Semaphore>,
-}
+pub(crate) struct BodyMemory(Arc<Semaphore>);
 
 impl Default for BodyMemory {
     fn default() -> Self {
-        let memory = || Arc::new(Semaphore::new(MEMORY / UNIT));
-        Self {
-            usual: memory(),
-            large: memory(),
-        }
+        Self(Arc::new(Semaphore::new(MEMORY / UNIT)))
     }
 }
 
 impl BodyMemory {
-    /// Reserves memory for a body of this size, and waits if there is less. A body of unknown size reserves memory for the largest body.
+    /// Reserves memory for a body of this size if the body is large, and waits if there is less. A body of unknown size reserves memory
+    /// for the largest body.
     pub(crate) async fn reserve(&self, size: Option<usize>) -> Option<OwnedSemaphorePermit> {
         let size = size.unwrap_or(LIMIT).min(LIMIT);
-        let memory = if size <= USUAL { &self.usual } else { &self.large };
+        if size <= USUAL {
+            return None;
+        }
         let units = u32::try_from(size.div_ceil(UNIT)).ok()?;
-        memory.clone().acquire_many_owned(units).await.ok()
+        self.0.clone().acquire_many_owned(units).await.ok()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use axum::body::Body as Sent;
+    use axum::body::{Body as Sent, Bytes};
     use futures::FutureExt;
 
-    async fn read(request: Request) -> Result<Bytes, RequestError> {
+    async fn read(request: Request) -> Result<Vec<u8>, RequestError> {
         super::read(request, &BodyMemory::default())
             .await
             .map(|body| body.bytes)
@@ -124,7 +129,7 @@ mod tests {
     #[tokio::test]
     async fn a_json_content_type_with_parameters_is_accepted() {
         let read = read(request("Application/JSON; charset=utf-8", Sent::from("{}"))).await;
-        assert_eq!(read.unwrap(), "{}");
+        assert_eq!(read.unwrap(), b"{}");
     }
 
     #[tokio::test]
@@ -163,11 +168,8 @@ mod tests {
             .map(|_| memory.reserve(None).now_or_never().unwrap())
             .collect();
         assert!(memory.reserve(Some(USUAL + 1)).now_or_never().is_none());
-        let usual: Vec<_> = (0..512)
-            .map(|_| memory.reserve(Some(USUAL)).now_or_never().unwrap())
-            .collect();
-        assert!(memory.reserve(Some(USUAL)).now_or_never().is_none());
-        drop((taken, usual));
+        assert!(memory.reserve(Some(USUAL)).now_or_never().unwrap().is_none());
+        drop(taken);
         assert!(memory.reserve(Some(LIMIT * 2)).now_or_never().is_some());
     }
 }

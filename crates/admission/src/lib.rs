@@ -12,7 +12,7 @@ mod review;
 pub use metrics::Metrics;
 
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::extract::{Request, State};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
@@ -47,7 +47,6 @@ pub fn router(metrics: Metrics) -> Router {
         .merge(route(keys::PIPELINE_RUN_PATH, runs))
         .merge(route(keys::POD_PATH, pods))
         .fallback(|| async { RequestError::UnknownPath })
-        .layer(DefaultBodyLimit::max(body::LIMIT))
 }
 
 /// A path for each value that the label of a Namespace may have: the review does not contain the Namespace's labels.

@@ -17,7 +17,6 @@ use runtime::{
     lease::{Candidate, Election, Leadership, Terms},
     metrics::{Leading, Registry},
     readiness::{Readiness, ReadinessCondition},
-    server::SILENCE,
     server_clock::ServerClock,
     shutdown::Shutdown,
     tekton_namespace::{self, TektonNamespace},
@@ -63,7 +62,7 @@ async fn serve(args: ControllerArgs, terms: Terms) -> anyhow::Result<()> {
     let candidate = candidacy(process, readiness.clone());
     tokio::select! {
         outcome = candidate => outcome,
-        ended = admin::serve(admin_port, readiness, registry, SILENCE) => Ok(ended?),
+        ended = admin::serve(admin_port, readiness, registry) => Ok(ended?),
         () = checked => bail!("the task that checks the versions of the API server and Tekton has ended"),
         () = shutdown.forced() => bail!("ended at once by a second signal; the Lease expires by itself"),
     }

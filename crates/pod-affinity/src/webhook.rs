@@ -48,7 +48,7 @@ async fn serve(args: WebhookArgs) -> anyhow::Result<()> {
     };
     tokio::select! {
         served = serve::serve(port, server) => Ok(served?),
-        ended = admin::serve(admin_port, readiness, registry, args.client_silence) => Ok(ended?),
+        ended = admin::serve(admin_port, readiness, registry) => Ok(ended?),
         () = source.follow(certificate) => bail!("the task that loads the certificate has ended"),
         () = shutdown.forced() => bail!("ended at once by a second signal; requests may have been lost"),
     }

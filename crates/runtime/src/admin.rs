@@ -23,15 +23,13 @@ pub const PORT: Port = Port {
     serves: "probes and metrics",
     flag: "--admin-listen",
 };
+/// How long a client may be silent. A kubelet opens a connection for each probe, and Prometheus opens another one if its connection was
+/// closed.
+const SILENCE: Duration = Duration::from_secs(10);
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Serves until the future is dropped. A client may be silent for `silence`; see [`crate::server::SILENCE`].
-pub async fn serve(
-    listening: Listening,
-    readiness: Readiness,
-    registry: Registry,
-    silence: Duration,
-) -> Result<(), Error> {
+/// Serves until the future is dropped.
+pub async fn serve(listening: Listening, readiness: Readiness, registry: Registry) -> Result<(), Error> {
     let Listening { port, listener, .. } = listening;
     // Refused connections are not exported: no alert needs the count, and this port would have to serve it.
     let limited = ConnectionLimit::new(
@@ -40,7 +38,7 @@ pub async fn serve(
         Counter::default(),
     );
     let server = Server::<SocketAddr>::from_listener(listener).acceptor(limited);
-    let server = with_http_limits(server, silence);
+    let server = with_http_limits(server, SILENCE);
     let served = server.serve(router(readiness, registry).into_make_service());
     served.await.map_err(|source| Error::Serve { port, source })
 }

@@ -91,14 +91,19 @@ pub(crate) const ADMIN_CONNECTIONS_AT_MOST: usize = 1000;
 /// lost, and the task whose pod the call was for would fail.
 pub const SILENCE: Duration = Duration::from_mins(2);
 
-/// Applies HTTP/1 and the limit on silence to a server.
+/// The most bytes that a connection buffers, and so the longest head of a request. The heads of API servers, kubelets and Prometheus
+/// have less than 1 KiB.
+const BUFFER: usize = 16 << 10;
+
+/// Applies HTTP/1 and the limits on silence and on buffers to a server.
 pub(crate) fn with_http_limits<A: Address, B>(server: Server<A, B>, silence: Duration) -> Server<A, B> {
     let mut server = server.http1_only();
     server
         .http_builder()
         .http1()
         .timer(TokioTimer::new())
-        .header_read_timeout(silence);
+        .header_read_timeout(silence)
+        .max_buf_size(BUFFER);
     server
 }
 

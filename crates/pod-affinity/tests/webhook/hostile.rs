@@ -143,7 +143,10 @@ impl Addresses {
             BadClients::new("speak plain HTTP to the TLS port", 50, seconds(0), || {
                 plainly("GET / HTTP/1.1\r\nhost: x\r\n\r\n", self.admission)
             }),
-            BadClients::new("say one byte to the probes' port", 100, SILENCE, || {
+            BadClients::new("send a head without an end", 50, seconds(0), || {
+                BadConnection::Safe(self.said(&format!("{HEAD}x-long: {}", "x".repeat(64 << 10))))
+            }),
+            BadClients::new("say one byte to the probes' port", 100, seconds(10), || {
                 plainly("P", self.admin)
             }),
         ]
@@ -316,19 +319,21 @@ fn hundreds_of_hostile_clients_delay_no_other_client_and_are_disconnected() {
     assert!(webhook.end());
 }
 
-/// The most memory that a replica uses. Its limit is 256 MiB.
-const MEMORY: u64 = 100_000_000;
+/// The most memory that a replica uses here. Its limit is 384 MiB.
+const MEMORY: u64 = 150_000_000;
+/// The size of the largest body that waits for no other body.
+const USUAL: usize = 64 << 10;
 /// The size of the largest body that the webhook reads.
 const LARGE: usize = 4 << 20;
 /// The size of the largest object that the API server accepts.
 const OBJECT: usize = 3 << 20;
 
-/// Sends a large body without its last byte, until the webhook stops reading.
-fn unfinished(addresses: &Addresses) -> Box<Tls> {
-    let mut stream = addresses.said(&format!("{HEAD}content-length: {LARGE}\r\n\r\n"));
+/// Sends a body of this size without its last bytes, until the webhook stops reading.
+fn unfinished(addresses: &Addresses, size: usize) -> Box<Tls> {
+    let mut stream = addresses.said(&format!("{HEAD}content-length: {size}\r\n\r\n"));
     stream.sock.set_write_timeout(Some(PROMPT)).unwrap();
-    let piece = vec![b' '; 1 << 16];
-    for _ in 1..LARGE / piece.len() {
+    let piece = vec![b' '; 1 << 13];
+    for _ in 1..size / piece.len() {
         if stream.write_all(&piece).is_err() {
             break;
         }
@@ -352,15 +357,19 @@ fn bloated(field: &str) -> String {
 }
 
 #[test]
-fn hundreds_of_large_bodies_stay_within_the_memory_limit_and_delay_no_other_review() {
+fn hundreds_of_bodies_stay_within_the_memory_limit_and_delay_no_other_review() {
     raise_open_files();
     let folder = folder_with_certificate();
     let webhook = Webhook::start(folder.path());
     webhook.until_ready();
     let addresses = Addresses::new(&webhook, folder.path());
     let (mut kept, mut slowest) = (addresses.safe(), Duration::ZERO);
+    let usual: Vec<_> = (0..600).map(|_| unfinished(&addresses, USUAL)).collect();
+    slowest = slowest.max(others_are_served(&webhook, &addresses, &mut kept));
+    drop(usual);
     std::thread::scope(|scope| {
-        let senders: Vec<_> = (0..100).map(|_| scope.spawn(|| unfinished(&addresses))).collect();
+        let senders = (0..100).map(|_| scope.spawn(|| unfinished(&addresses, LARGE)));
+        let senders: Vec<_> = senders.collect();
         while !senders.iter().all(std::thread::ScopedJoinHandle::is_finished) {
             slowest = slowest.max(others_are_served(&webhook, &addresses, &mut kept));
             sleep(PAUSE);

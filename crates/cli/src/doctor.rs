@@ -29,6 +29,7 @@ use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, LimitRange, Namespace, Node, Pod, ResourceQuota, Secret};
 use placement::config::Config;
+use runtime::certs::publish::injector;
 
 /// The objects from which `doctor` makes its findings.
 #[derive(Clone, Debug)]
@@ -78,6 +79,31 @@ pub(crate) struct Platform {
     pub(crate) tekton_namespace: String,
     pub(crate) tekton: RequestResult<Option<ConfigMap>>,
     pub(crate) flags: RequestResult<Option<ConfigMap>>,
+}
+
+impl Installation {
+    /// Whether another tool, such as cert-manager, issues the webhook's certificate.
+    fn has_external_certificates(&self) -> bool {
+        let mut deployments = self.deployments.iter().flatten();
+        let mut configurations = self.admission.configurations();
+        deployments.any(is_told_of_external_certificates)
+            || configurations.any(|(_, found)| injector(found).is_some())
+    }
+}
+
+/// Whether a container of the Deployment has `--certificates=external`, as a flag or as a variable.
+fn is_told_of_external_certificates(deployment: &Deployment) -> bool {
+    let spec = deployment
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.template.spec.as_ref());
+    let mut containers = spec.iter().flat_map(|spec| &spec.containers);
+    containers.any(|container| {
+        let mut variables = container.env.iter().flatten();
+        let mut flags = container.args.iter().flatten();
+        variables.any(|it| it.name == "POD_AFFINITY_CERTIFICATES" && it.value.as_deref() == Some("external"))
+            || flags.any(|flag| flag == "--certificates=external")
+    })
 }
 
 impl Snapshot {

@@ -11,6 +11,9 @@ use runtime::certs::{StoredCertificates, service_names};
 use runtime::install;
 
 const CERTIFICATE: Check = Check("certificate");
+/// The remedy if another tool, or an administrator, issues the certificate.
+const EXTERNAL: &str = "The controller issues no certificates here (`POD_AFFINITY_CERTIFICATES`): write the Secret and caBundle with the \
+                        tool that issues them, as certs/README.md describes.";
 /// The leader renews a certificate within minutes, and cert-manager within an hour: after a day, a renewal is overdue.
 const GRACE: SignedDuration = SignedDuration::from_hours(24);
 
@@ -26,19 +29,27 @@ pub(super) fn certificate(snapshot: &Snapshot) -> CheckResult {
             .map(StoredCertificates::from_secret)
             .filter(|stored| !stored.leaf.is_empty()),
     };
+    let is_external = snapshot.installation.has_external_certificates();
     let Some(stored) = stored else {
-        return Err(CERTIFICATE.bad(
-            format!("Secret {secret} holds no certificate: the webhook cannot serve."),
+        let remedy = if is_external {
+            EXTERNAL.to_owned()
+        } else {
             format!(
                 "The controller's leader makes it within seconds; if it does not, see `kubectl logs -n {namespace} \
                  deployment/pod-affinity-controller --all-pods`."
-            ),
-        ));
+            )
+        };
+        let sentence = format!("Secret {secret} holds no certificate: the webhook cannot serve.");
+        return Err(CERTIFICATE.bad(sentence, remedy));
     };
-    let renew = format!(
-        "A working controller renews it. To recreate all certificates: `kubectl patch secret -n {namespace} {secret} \
-         --type=json -p '[{{\"op\":\"remove\",\"path\":\"/data\"}}]'`."
-    );
+    let renew = if is_external {
+        EXTERNAL.to_owned()
+    } else {
+        format!(
+            "A working controller renews it. To recreate all certificates: `kubectl patch secret -n {namespace} {secret} \
+             --type=json -p '[{{\"op\":\"remove\",\"path\":\"/data\"}}]'`."
+        )
+    };
     let Some(leaf) = Certificate::first(&stored.leaf) else {
         let sentence = format!("The certificate in Secret {secret} cannot be read.");
         return Err(CERTIFICATE.bad(sentence, renew));
@@ -87,8 +98,11 @@ fn with_bundles(finding: Finding, snapshot: &Snapshot, leaf: Option<&Certificate
     let configurations = snapshot.installation.admission.configurations();
     let faults = configurations.filter_map(|(name, found)| {
         let fault = bundle_fault(snapshot, &trusted(found), leaf)?;
-        let remedy =
-            "The controller's leader writes it within seconds; see the findings on the leader and on rights.";
+        let remedy = if snapshot.installation.has_external_certificates() {
+            EXTERNAL
+        } else {
+            "The controller's leader writes it within seconds; see the findings on the leader and on rights."
+        };
         Some(CERTIFICATE.bad(format!("{name} {fault}."), remedy))
     });
     [finding].into_iter().chain(faults).collect()

@@ -5,7 +5,6 @@ use super::finding::{Check, CheckResult, NAMED};
 use super::manifests::{CONTROLLER, Right};
 use crate::admission::Mechanism;
 use crate::words::list;
-use runtime::certs::publish::injector;
 use std::collections::{BTreeMap, BTreeSet};
 
 const RIGHTS: Check = Check("rights");
@@ -40,14 +39,12 @@ pub(super) fn service_accounts(snapshot: &Snapshot) -> CheckResult {
 
 /// Whether an overlay may take this right away, because no process needs it.
 fn is_unneeded(snapshot: &Snapshot, right: &Right) -> bool {
-    let mut configurations = snapshot.installation.admission.configurations();
     match snapshot.mechanism() {
         Mechanism::Policies => right.is_for_webhook(),
-        // Another program, such as cert-manager, cares for the certificates.
         Mechanism::Webhook | Mechanism::Both => {
             right.account == CONTROLLER
                 && right.resource == "secrets"
-                && configurations.any(|(_, found)| injector(found).is_some())
+                && snapshot.installation.has_external_certificates()
         }
     }
 }

@@ -453,6 +453,50 @@ fn each_mistake_in_the_configuration_is_a_finding() {
     );
 }
 
+/// A snapshot in which the controller's Deployment names another tool for certificates.
+fn with_external_certificates() -> Snapshot {
+    let mut snapshot = healthy();
+    let variable = json!({"name": "POD_AFFINITY_CERTIFICATES", "value": "external"});
+    let containers = json!([{"name": "controller", "env": [variable]}]);
+    let deployment = object(
+        json!({
+            "metadata": {"name": "pod-affinity-controller"},
+            "spec": {"replicas": 2, "selector": {}, "template": {"spec": {"containers": containers}}},
+            "status": {"availableReplicas": 2},
+        }),
+        &json!({}),
+    );
+    let deployments = snapshot.installation.deployments.as_mut().unwrap();
+    deployments[1] = deployment;
+    snapshot
+}
+
+#[test]
+fn with_certificates_of_an_own_ca_the_controller_needs_no_right_and_no_remedy_deletes_the_key() {
+    let mut snapshot = with_external_certificates();
+    let right = answer("update", "", "secrets", Some("pod-affinity-webhook-certs"));
+    snapshot.rights = Ok(vec![right]);
+    let is_ok = |finding: &Finding| finding.level == Level::Ok;
+    assert!(findings(&snapshot).iter().all(is_ok));
+    snapshot.now = at(29 * 24 * 60 * 60);
+    let certificate = |snapshot: &Snapshot| {
+        let mut findings = findings(snapshot).into_iter();
+        let about = findings.find(|finding| finding.check == "certificate").unwrap();
+        (about.level, about.remedy.unwrap())
+    };
+    let (level, remedy) = certificate(&snapshot);
+    assert!(
+        level == Level::Warning && remedy.contains("certs/README.md"),
+        "{remedy}"
+    );
+    snapshot.secret = Ok(None);
+    let (level, remedy) = certificate(&snapshot);
+    assert!(
+        level == Level::Bad && remedy.contains("certs/README.md"),
+        "{remedy}"
+    );
+}
+
 #[test]
 fn with_cert_manager_the_controller_needs_no_right_to_certificates() {
     let mut snapshot = healthy();

@@ -3,6 +3,7 @@
 
 use crate::support::SOON;
 use crate::support::cert_manager::{CertManager, configurations, secrets};
+use crate::support::cli::{plain, tool};
 use crate::support::events::until_event;
 use crate::support::kubectl::{call, file, kubectl, printed, rendered, workspace};
 use crate::support::pool;
@@ -231,12 +232,24 @@ async fn with_a_ca_of_ones_own_its_certificates_serve_and_the_controller_leaves_
     // The steps of certs/README.md.
     kubectl(&bed, &["apply", "-f", "config/100-namespace.yaml"]);
     write(2100).await;
-    let installed = install(&bed, rendered(&own_ca(bed.folder(), &user.ca()))).await;
+    let objects = rendered(&own_ca(bed.folder(), &user.ca()));
+    let mut deployments = objects.clone();
+    let installed = install(&bed, objects).await;
     let client = bed.client().await.unwrap();
     until_served_until(&bed, &installed, 2100).await;
     until_owned(&bed, &client).await;
     let before = versions(&client).await;
     has_one_node(&bed, "first").await;
+    // The testbed runs the processes without their Deployments, in which doctor reads who issues the certificates.
+    deployments.retain(|object| object["kind"] == "Deployment");
+    for deployment in &mut deployments {
+        deployment["spec"]["replicas"] = 0.into();
+    }
+    kubectl(&bed, &["apply", "-f", &file(&bed, "deployments", &deployments)]);
+    let doctor = plain(&tool(&bed, "doctor").await.out);
+    let faults = doctor.lines().filter(|line| line.starts_with("BAD"));
+    let mut faults = faults.filter(|line| line.contains("rights") || line.contains("certificate"));
+    assert_eq!(faults.next(), None, "{doctor}");
 
     write(2101).await;
     until_served_until(&bed, &installed, 2101).await;

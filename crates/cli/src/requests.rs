@@ -8,6 +8,7 @@ use crate::target::NameError;
 use jiff::Timestamp;
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 use kube::api::{Api, ApiResource, DynamicObject, ListParams, PostParams};
+use kube::core::Status;
 use kube::{Client, Error, Resource};
 use placement::messages;
 use serde::Serialize;
@@ -287,15 +288,19 @@ pub(crate) fn request_error(attributes: RequestAttributes, error: &Error) -> Req
         Error::Api(status) if status.code == 404 && attributes.verb == "list" => {
             RequestError::NotServed(attributes)
         }
-        Error::Api(status) if is_change(attributes.verb, status.code) => RequestError::Changed(attributes),
+        Error::Api(status) if is_change(attributes.verb, status) => RequestError::Changed(attributes),
         Error::Api(status) => RequestError::Failed(attributes, status.message.clone()),
         other => RequestError::Failed(attributes, chain(other)),
     }
 }
 
-/// A patch whose test fails is unprocessable. A UID of another object is a conflict.
-fn is_change(verb: &str, code: u16) -> bool {
-    matches!((verb, code), ("patch", 404 | 409 | 422) | ("delete", 409))
+/// A patch whose test fails is unprocessable, as is a patch that a policy rejects. A UID of another object is a conflict.
+fn is_change(verb: &str, status: &Status) -> bool {
+    match (verb, status.code) {
+        ("patch", 404 | 409) | ("delete", 409) => true,
+        ("patch", 422) => messages::is_guard_failed(&status.message),
+        _ => false,
+    }
 }
 
 fn forbidden(attributes: RequestAttributes, message: &str) -> RequestError {
@@ -321,65 +326,4 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use kube::core::Status;
-
-    fn attributes(verb: &'static str) -> RequestAttributes {
-        RequestAttributes {
-            verb,
-            resource: "statefulsets.apps".into(),
-            name: None,
-            namespace: Some("ci".into()),
-            namespaced: true,
-        }
-    }
-
-    fn said(code: u16, message: &str) -> String {
-        let error = Error::Api(Status::failure(message, "").with_code(code).boxed());
-        request_error(attributes("list"), &error).to_string()
-    }
-
-    #[test]
-    fn a_missing_right_is_named_by_verb_resource_and_scope() {
-        let message = r#"pods is forbidden: User "u" cannot list resource "pods" in API group """#;
-        assert_eq!(
-            said(403, message),
-            "you lack the right to list statefulsets.apps in namespace ci"
-        );
-        let everywhere = RequestAttributes {
-            namespace: None,
-            ..attributes("watch")
-        };
-        assert_eq!(
-            everywhere.to_string(),
-            "watch statefulsets.apps in all namespaces"
-        );
-    }
-
-    #[test]
-    fn a_refusal_by_admission_is_no_missing_right() {
-        assert_eq!(
-            said(403, "pods \"x\" is forbidden: exceeded quota"),
-            "could not list statefulsets.apps in namespace ci: pods \"x\" is forbidden: exceeded quota"
-        );
-    }
-
-    #[test]
-    fn a_kind_that_is_not_there_is_told_as_that() {
-        assert_eq!(
-            said(404, "page not found"),
-            "this cluster does not know statefulsets.apps"
-        );
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_call_without_answer_ends_with_what_was_waited_for() {
-        let limit = Some(Duration::from_secs(3));
-        let late = answer::<()>(limit, attributes("get"), std::future::pending()).await;
-        assert_eq!(
-            late.unwrap_err().to_string(),
-            "no answer within 3s to: get statefulsets.apps in namespace ci"
-        );
-    }
-}
+mod tests;

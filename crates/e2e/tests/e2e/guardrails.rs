@@ -11,7 +11,7 @@ use kube::api::{Api, Patch, PatchParams};
 use placement::keys;
 use serde_json::json;
 use testbed::product::NAMESPACE;
-use testbed::runs::RunSpec;
+use testbed::runs::{RunSpec, runs};
 use testbed::{Testbed, apply};
 
 const CONFIG_MAP: &str = "config-guardrails";
@@ -62,6 +62,14 @@ async fn guardrails_reject_what_their_config_map_does_not_allow_and_nothing_else
     ] {
         tried(&client, &allowed.manifest).await.unwrap();
     }
+    // The user holds the run, so the label is not final yet.
+    let held = RunSpec::new("default", "held").task("only", &[]).opted_in("true");
+    create(&bed, &held.spec("status", json!("PipelineRunPending"))).await;
+    let strategy = Patch::Merge(json!({"metadata": {"labels": {keys::STRATEGY: "isolateAlways"}}}));
+    let (runs, params) = (runs(&client, "default"), PatchParams::default());
+    let rejected = runs.patch("held", &params, &strategy).await.unwrap_err();
+    let rejected = rejected.to_string();
+    assert!(rejected.contains("may not be isolateAlways"), "{rejected}");
     // A run that exists continues, whatever the settings are.
     let run = labelled("true");
     create(&bed, &run).await;

@@ -22,6 +22,8 @@
 {{- end }}
 {{- if and (eq $component "webhook") $values.hostNetwork }}
 {{- $_ := set $pod "hostNetwork" true }}
+{{- /* A node has each port once, so a new pod may need the node of an old one. */ -}}
+{{- $_ := set .object.spec.strategy "rollingUpdate" (dict "maxSurge" 0 "maxUnavailable" 1) }}
 {{- $ports := dict "https-webhook" $values.port "http-metrics" $values.metricsPort }}
 {{- range $container.ports }}
 {{- $_ := set . "containerPort" (get $ports .name) }}

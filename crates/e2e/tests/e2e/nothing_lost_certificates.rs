@@ -163,7 +163,7 @@ impl Certificates {
         let logs = [0, 1].map(|replica| self.bed.log_file(Part::Controller(replica)));
         let said = logs.map(|log| std::fs::read_to_string(log).unwrap());
         said.iter()
-            .map(|log| log.matches("apply config/400-secret.yaml").count())
+            .map(|log| log.matches("apply the manifests again").count())
             .sum()
     }
 

@@ -53,7 +53,7 @@ pub enum Error {
     #[error("cannot read Secret {CERTIFICATE_SECRET}: {}; check the controller's Role", api::error_text(.0))]
     Read(#[source] Box<kube::Error>),
     /// The Secret does not exist, and the controller's Role does not allow to create Secrets.
-    #[error("Secret {CERTIFICATE_SECRET} does not exist; apply config/400-secret.yaml")]
+    #[error("Secret {CERTIFICATE_SECRET} does not exist; apply the manifests again")]
     Missing,
     /// The Secret cannot be written.
     #[error("cannot write Secret {CERTIFICATE_SECRET}: {}; check the controller's Role", api::error_text(.0))]

@@ -85,11 +85,11 @@ pub async fn follow_files(files: &CertificateFiles, mut served: ServedCertificat
 fn pair(secret: Option<&Secret>, names: &[String], now: Timestamp) -> Result<PemPair, String> {
     let name = install::CERTIFICATE_SECRET;
     let secret =
-        secret.ok_or_else(|| format!("Secret {name} does not exist; apply config/400-secret.yaml"))?;
+        secret.ok_or_else(|| format!("Secret {name} does not exist; apply the manifests again, or create it with the tool that issues certificates"))?;
     let stored = StoredCertificates::from_secret(secret);
     if stored.leaf.is_empty() {
         return Err(format!(
-            "Secret {name} holds no certificate yet; the controller's leader issues it"
+            "Secret {name} holds no certificate yet; the controller's leader, or the tool that issues certificates, writes it"
         ));
     }
     match can_serve(&stored, names, now) {
@@ -98,7 +98,7 @@ fn pair(secret: Option<&Secret>, names: &[String], now: Timestamp) -> Result<Pem
             key: stored.leaf_key,
         }),
         Err(why) => Err(format!(
-            "the certificate in Secret {name} {why}; the controller's leader renews it"
+            "the certificate in Secret {name} {why}; the controller's leader, or the tool that issues certificates, renews it"
         )),
     }
 }

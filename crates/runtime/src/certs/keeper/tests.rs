@@ -246,7 +246,7 @@ async fn an_applied_secret_replaces_a_lost_one_and_the_old_leaf_stays_trusted() 
     let in_memory = scene.stored();
     scene.api.delete(&secret_path());
     let missing = scene.keeper.pass().await.unwrap_err().to_string();
-    assert!(missing.contains("apply config/400-secret.yaml"), "{missing}");
+    assert!(missing.contains("apply the manifests again"), "{missing}");
     apply_secret(&scene.api);
     scene.pass().await;
     assert_eq!(scene.stored().leaf, "");

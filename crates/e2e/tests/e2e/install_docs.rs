@@ -1,6 +1,7 @@
 //! Executes the commands of docs/operation.md: they switch off what the page says, and all objects are removed.
 
 use crate::support::SOON;
+use crate::support::events::until_event;
 use crate::support::install::{POLICIES, Release, WEBHOOK, apply, follow, install, shell};
 use crate::support::kubectl::{kubectl, printed};
 use crate::support::pages::blocks;
@@ -260,6 +261,12 @@ async fn uninstall(release: Release, heading: &str) {
     bound_placeholder(&bed, &create(&bed, &running).await).await;
     bound_task(&bed, &running, "fetch").await;
     assert_eq!(nodes_after(&bed, &reserves).await.len(), 1);
+    bed.configure(&[("max-runs", Some("1"))]).await.unwrap();
+    let over_cap = RunSpec::new("default", "over-cap")
+        .task("only", &[])
+        .opted_in("true");
+    create(&bed, &over_cap).await;
+    until_event(&bed, &over_cap, "OverCap").await;
     let [uninstall] = commands(heading).try_into().unwrap();
     let mut uninstall = shell(&bed, &uninstall, &running);
     let uninstalling = tokio::task::spawn_blocking(move || printed(&uninstall.output().unwrap()));
@@ -282,11 +289,13 @@ async fn uninstall(release: Release, heading: &str) {
     for other in &others {
         bed.until_succeeded(other, SOON).await.unwrap();
     }
-    let done = bed.until_succeeded(&running, SOON).await.unwrap();
-    assert!(
-        done.labels().contains_key(keys::GROUP),
-        "the run was in its group until its end"
-    );
+    for run in [&running, &over_cap] {
+        let done = bed.until_succeeded(run, SOON).await.unwrap();
+        assert!(
+            done.labels().contains_key(keys::GROUP),
+            "the run was in its group until its end"
+        );
+    }
     until_nothing_is_left(&bed).await;
 }
 

@@ -129,7 +129,7 @@ pub enum Error {
     },
     /// This version of Kubernetes does not evaluate admission policies.
     #[error(
-        "Kubernetes {kubernetes} evaluates no admission policies: set {} to 1.36 or newer, or {} to webhook",
+        "Kubernetes {kubernetes} has no MutatingAdmissionPolicy v1: set {} to 1.36 or newer, or {} to webhook",
         crate::versions::KUBERNETES_VARIABLE,
         crate::admission::VARIABLE
     )]

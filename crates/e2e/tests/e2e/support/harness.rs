@@ -117,7 +117,7 @@ fn no_webhook(admission: Admission) -> Option<String> {
 
 fn no_policies(kubernetes: Kubernetes) -> Option<String> {
     (!kubernetes.evaluates_policies())
-        .then(|| format!("Kubernetes {kubernetes} evaluates no admission policies"))
+        .then(|| format!("Kubernetes {kubernetes} has no MutatingAdmissionPolicy v1"))
 }
 
 /// The time and the waits of a test.

@@ -13,7 +13,7 @@ const NIGHTLY: &str = "# executed by a nightly test";
 pub(crate) const CREATE_CA: &str = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout ca.key -subj /CN=ca -out ca.crt";
 
 /// Pages, headings, and the tests that execute the blocks between this heading and the next one.
-pub(crate) const EXECUTED: [(&str, &str, &str); 51] = [
+pub(crate) const EXECUTED: [(&str, &str, &str); 50] = [
     ("README.md", "# pod-affinity", PAGES),
     ("README.md", "## Install", PAGES),
     ("README.md", "## Install", SHIP),
@@ -74,7 +74,6 @@ pub(crate) const EXECUTED: [(&str, &str, &str); 51] = [
     ),
     ("docs/runbooks/", "## Diagnosis", PAGES),
     ("docs/troubleshooting.md", "# Troubleshooting", PAGES),
-    ("examples/README.md", "## A first run", PAGES),
     ("examples/node-local/README.md", "## Volumes", NODE_LOCAL),
     ("examples/node-local/README.md", "## A run", NODE_LOCAL),
     (

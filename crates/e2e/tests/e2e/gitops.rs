@@ -12,8 +12,9 @@ use testbed::product::NAMESPACE;
 use testbed::{Helm, Testbed};
 
 /// The objects of the chart with the webhook, without hooks.
-async fn objects(bed: &Testbed) -> Vec<Value> {
-    let chart = chart(Helm::V3, &released(bed.folder(), "v1.0.0"), "1.0.0").await;
+async fn objects() -> Vec<Value> {
+    let folder = tempfile::tempdir().unwrap();
+    let chart = chart(Helm::V3, &released(folder.path(), "v1.0.0"), "1.0.0").await;
     chart.objects(&json!({"admission": "webhook", "releaseOnUninstall": false}))
 }
 
@@ -43,7 +44,7 @@ async fn the_server_side_diff_of_argo_cd_is_empty_with_a_tracking_annotation_and
     ];
     for (field, key, value) in tracked {
         let bed = pool::bare().await;
-        let mut objects = objects(&bed).await;
+        let mut objects = objects().await;
         for object in &mut objects {
             object["metadata"][field][key] = json!(value);
         }
@@ -63,7 +64,7 @@ async fn a_second_apply_by_flux_changes_nothing() {
     let bed = pool::bare().await;
     let flux = testbed::flux().await.unwrap();
     let flux = |list: &str| printed(&call(&bed, flux.to_str().unwrap(), &[list]));
-    let objects = objects(&bed).await;
+    let objects = objects().await;
     let count = objects.len();
     let all = |printed: &str, action: &str| printed.lines().filter(|line| line.starts_with(action)).count();
     let list = installed(&bed, objects, |list| {

@@ -118,7 +118,7 @@ fn many_values() -> Value {
         "priorityClassName": "system-cluster-critical",
         "nodeSelector": {"infra": "true"},
         "tolerations": [{"key": "infra", "operator": "Exists"}],
-        "config": {"max-runs": 1_000_000, "isolate-from": "enrolled"},
+        "config": {"max-runs": 1_000_000, "isolate-from": "enrolled", "hold-deadline": "1h30m", "move-after": "never", "keep-node-for": 0},
         "controller": {"replicas": 3, "resources": {"limits": {"memory": "1Gi"}}},
         "webhook": {"replicas": 4, "hostNetwork": true, "port": 9443, "metricsPort": 9080},
         "monitoring": {"enabled": true},
@@ -191,6 +191,8 @@ fn on_the_network_of_the_node(webhook: &Value) {
     assert_eq!(webhook["replicas"], 4);
     let pod = &webhook["template"]["spec"];
     assert_eq!(pod["hostNetwork"], true);
+    let update = &webhook["strategy"]["rollingUpdate"];
+    assert_eq!(*update, json!({"maxSurge": 0, "maxUnavailable": 1}));
     let ports = pod["containers"][0]["ports"].as_array().unwrap().iter();
     assert_eq!(
         ports.map(|port| &port["containerPort"]).collect::<Vec<_>>(),
@@ -221,6 +223,18 @@ async fn the_chart_rejects_values_that_install_nothing_useful() {
         (
             json!({"admission": "webhook", "config": {"max-run": 3}}),
             "max-run",
+        ),
+        (
+            json!({"admission": "webhook", "config": {"hold-deadline": 600}}),
+            "hold-deadline",
+        ),
+        (
+            json!({"admission": "webhook", "config": {"move-after": "60"}}),
+            "move-after",
+        ),
+        (
+            json!({"admission": "webhook", "config": {"keep-node-for": 5}}),
+            "keep-node-for",
         ),
         (
             json!({"admission": "webhook", "image": IMAGE}),

@@ -320,7 +320,7 @@ fn hundreds_of_hostile_clients_delay_no_other_client_and_are_disconnected() {
 }
 
 /// The most memory that a replica uses here. Its limit is 384 MiB.
-const MEMORY: u64 = 150_000_000;
+const MEMORY: u64 = 200_000_000;
 /// The size of the largest body that waits for no other body.
 const USUAL: usize = 64 << 10;
 /// The size of the largest body that the webhook reads.

@@ -294,7 +294,8 @@ pub(crate) fn request_error(attributes: RequestAttributes, error: &Error) -> Req
     }
 }
 
-/// A patch whose test fails is unprocessable, as is a patch that a policy rejects. A UID of another object is a conflict.
+/// Whether another client changed the object first. The API server answers 422 to a patch whose test fails, and also to a patch that a
+/// policy rejects: their messages differ. It answers 409 to the UID of another object.
 fn is_change(verb: &str, status: &Status) -> bool {
     match (verb, status.code) {
         ("patch", 404 | 409) | ("delete", 409) => true,

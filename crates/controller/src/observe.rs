@@ -205,7 +205,7 @@ impl Stores {
         labelled.iter().map(|run| ObjectRef::from_obj(&**run)).collect()
     }
 
-    /// Whether the run still exists, and not another run with its name.
+    /// Whether the store still has this run. A run with the same name and another UID is a different run.
     pub(crate) fn has_run(&self, run: &PipelineRun) -> bool {
         let found = self.runs.get(&ObjectRef::from_obj(run));
         found.is_some_and(|found| found.metadata.uid == run.metadata.uid)

@@ -25,7 +25,7 @@ pub const STRING: usize = 2 << 10;
 pub enum Fields {
     /// A string, a number or a boolean.
     Scalar,
-    /// A scalar that is kept even if the limit of bytes is reached. Not for the entries of lists.
+    /// A scalar that the decoder keeps even after the limit of bytes. A list must not have such entries: they would exceed the limit.
     Always,
     /// An object with these members.
     Object(&'static [(&'static str, Fields)]),

@@ -74,7 +74,7 @@ async fn of_pods_that_wait_one_that_mounts_no_volume_of_this_node_only_lets_the_
     }
 }
 
-/// The number of PVCs that are read for 20 waiting pods with this number of PVCs each, none of which exists.
+/// Counts the PVCs that the controller reads while 20 pods wait. Each pod mounts this number of PVCs, and no PVC exists.
 async fn claims_read(of_each: usize) -> usize {
     let mut server = Server::start();
     let pods = (0..20).map(|pod| {

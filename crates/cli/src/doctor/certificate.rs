@@ -29,27 +29,19 @@ pub(super) fn certificate(snapshot: &Snapshot) -> CheckResult {
             .map(StoredCertificates::from_secret)
             .filter(|stored| !stored.leaf.is_empty()),
     };
-    let is_external = snapshot.installation.has_external_certificates();
     let Some(stored) = stored else {
-        let remedy = if is_external {
-            EXTERNAL.to_owned()
-        } else {
-            format!(
-                "The controller's leader makes it within seconds; if it does not, see `kubectl logs -n {namespace} \
-                 deployment/pod-affinity-controller --all-pods`."
-            )
-        };
+        let remedy = format!(
+            "The controller's leader makes it within seconds; if it does not, see `kubectl logs -n {namespace} \
+             deployment/pod-affinity-controller --all-pods`."
+        );
         let sentence = format!("Secret {secret} holds no certificate: the webhook cannot serve.");
-        return Err(CERTIFICATE.bad(sentence, remedy));
+        return Err(CERTIFICATE.bad(sentence, unless_external(snapshot, remedy)));
     };
-    let renew = if is_external {
-        EXTERNAL.to_owned()
-    } else {
-        format!(
-            "A working controller renews it. To recreate all certificates: `kubectl patch secret -n {namespace} {secret} \
-             --type=json -p '[{{\"op\":\"remove\",\"path\":\"/data\"}}]'`."
-        )
-    };
+    let renew = format!(
+        "A working controller renews it. To recreate all certificates: `kubectl patch secret -n {namespace} {secret} \
+         --type=json -p '[{{\"op\":\"remove\",\"path\":\"/data\"}}]'`."
+    );
+    let renew = unless_external(snapshot, renew);
     let Some(leaf) = Certificate::first(&stored.leaf) else {
         let sentence = format!("The certificate in Secret {secret} cannot be read.");
         return Err(CERTIFICATE.bad(sentence, renew));
@@ -59,6 +51,15 @@ pub(super) fn certificate(snapshot: &Snapshot) -> CheckResult {
         None => valid(snapshot, &leaf, renew),
     };
     Ok(with_bundles(finding, snapshot, Some(&leaf)))
+}
+
+/// This remedy, unless another tool than the controller issues the certificate.
+fn unless_external(snapshot: &Snapshot, remedy: impl Into<String>) -> String {
+    if snapshot.installation.has_external_certificates() {
+        EXTERNAL.to_owned()
+    } else {
+        remedy.into()
+    }
 }
 
 fn fault(snapshot: &Snapshot, stored: &StoredCertificates, leaf: &Certificate) -> Option<String> {
@@ -98,12 +99,9 @@ fn with_bundles(finding: Finding, snapshot: &Snapshot, leaf: Option<&Certificate
     let configurations = snapshot.installation.admission.configurations();
     let faults = configurations.filter_map(|(name, found)| {
         let fault = bundle_fault(snapshot, &trusted(found), leaf)?;
-        let remedy = if snapshot.installation.has_external_certificates() {
-            EXTERNAL
-        } else {
-            "The controller's leader writes it within seconds; see the findings on the leader and on rights."
-        };
-        Some(CERTIFICATE.bad(format!("{name} {fault}."), remedy))
+        let remedy =
+            "The controller's leader writes it within seconds; see the findings on the leader and on rights.";
+        Some(CERTIFICATE.bad(format!("{name} {fault}."), unless_external(snapshot, remedy)))
     });
     [finding].into_iter().chain(faults).collect()
 }

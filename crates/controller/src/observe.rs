@@ -301,24 +301,26 @@ impl Stores {
         runs
     }
 
-    /// The other held or enrolled runs of the namespace that are not done and for which Tekton creates StatefulSets.
-    pub(crate) fn with_assistants(&self, run: &RunKey) -> Vec<Run> {
-        let runs = self.runs.state();
-        let here = runs
-            .iter()
-            .filter(|it| it.metadata.namespace.as_ref() == Some(&run.namespace));
-        let here = here.filter(|it| it.spec.volumes != Volumes::default());
-        let ours = |it: &Run| it.is_held_by_us() || it.is_enrolled();
-        let is_it = |it: &Run| ours(it) && !it.done && it.key.uid != run.uid;
-        here.filter_map(|it| it.run()).filter(is_it).collect()
+    /// The other runs of the namespace that have a part in its quotas.
+    pub(crate) fn with_part_in_quotas(&self, run: &RunKey) -> Vec<Run> {
+        self.beside(run, |_| true).collect()
     }
 
-    /// UIDs of the other runs of the namespace that pod-affinity holds.
-    pub(crate) fn held_beside(&self, run: &RunKey) -> BTreeSet<String> {
+    /// Tekton creates StatefulSets for some other run of the namespace.
+    pub(crate) fn has_assistants_beside(&self, run: &RunKey) -> bool {
+        let has_volumes = |it: &PipelineRun| it.spec.volumes != Volumes::default();
+        self.beside(run, has_volumes).next().is_some()
+    }
+
+    /// As `with_part_in_quotas`. Only those that `is_wanted` names are read, because reading all runs takes time.
+    fn beside(&self, run: &RunKey, is_wanted: impl Fn(&PipelineRun) -> bool) -> impl Iterator<Item = Run> {
         let is_here = |it: &PipelineRun| it.metadata.namespace.as_ref() == Some(&run.namespace);
-        let runs = self.runs.state_filter(is_here);
-        let held = runs.iter().filter_map(|it| it.run()).filter(Run::is_held_by_us);
-        held.map(|it| it.key.uid).filter(|uid| *uid != run.uid).collect()
+        let runs = self
+            .runs
+            .state_filter(|it| is_here(it) && is_wanted(it))
+            .into_iter();
+        let others = runs.filter_map(|it| it.run()).filter(|it| it.key.uid != run.uid);
+        others.filter(Run::has_part_in_quotas)
     }
 
     /// The run of a placeholder.

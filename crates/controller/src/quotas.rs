@@ -20,7 +20,6 @@ use placement::resources::Resources;
 use placement::run::Run;
 use placement::statefulset_quota::{self, OwnedStatefulSet, Places};
 use serde::Deserialize;
-use std::collections::BTreeSet;
 use tracing::debug;
 
 /// The quotas of all namespaces, by namespace and name.
@@ -100,12 +99,7 @@ pub(crate) fn counts_placeholder(quotas: &Quotas, namespace: &str, quota: String
 impl Cluster {
     /// Whether a quota has room for the placeholder's StatefulSet, beside the StatefulSets that Tekton creates for this run and for
     /// other runs.
-    pub(crate) async fn quota(
-        &self,
-        observed: &Observation,
-        others: &[Run],
-        held: &BTreeSet<String>,
-    ) -> Result<Quota, StepError> {
+    pub(crate) async fn quota(&self, observed: &Observation, others: &[Run]) -> Result<Quota, StepError> {
         let namespace = &observed.run.key.namespace;
         if !statefulset_quota::are_counted(&self.quotas(namespace).await?) {
             return Ok(Quota::default());
@@ -116,7 +110,6 @@ impl Cluster {
         let places = Places {
             run: &observed.run,
             others,
-            held,
             there: &there,
             now: observed.now,
             hold_deadline: observed.config.hold_deadline,

@@ -191,17 +191,14 @@ impl Reconciler {
             return Ok((None, QuotaTurn::Busy));
         };
         // Observed after the lock is taken, because other runs may create StatefulSets before.
-        let (others, held) = (
-            self.stores.with_assistants(&run.key),
-            self.stores.held_beside(&run.key),
-        );
-        let quota = self.cluster.quota(observed, &others, &held).await?;
+        let others = self.stores.with_part_in_quotas(&run.key);
+        let quota = self.cluster.quota(observed, &others).await?;
         Ok((Some(quota), QuotaTurn::Taken(lock)))
     }
 
     fn needs_turn(&self, run: &Run) -> bool {
         may_count_statefulsets(&self.stores.quotas, &run.key.namespace)
-            && (run.assistants() > 0 || !self.stores.with_assistants(&run.key).is_empty())
+            && (run.assistants() > 0 || self.stores.has_assistants_beside(&run.key))
     }
 
     async fn tasks(&self, observed: &mut Observation) -> Result<Tasks, StepError> {

@@ -145,6 +145,11 @@ impl Run {
         self.claims.len() + self.templates
     }
 
+    /// The run has a part in the quotas of its namespace: pod-affinity holds or isolates the run until it is done.
+    pub fn has_part_in_quotas(&self) -> bool {
+        !self.done && (self.is_held_by_us() || self.is_enrolled())
+    }
+
     /// The labels of the run make the run a group.
     pub fn is_enrolled(&self) -> bool {
         self.group.as_deref() == Some(self.key.uid.as_str())

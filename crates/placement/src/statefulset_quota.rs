@@ -50,10 +50,8 @@ const CREATED_WITHIN: SignedDuration = SignedDuration::from_mins(2);
 pub struct Places<'a> {
     /// The run whose placeholder needs a place.
     pub run: &'a Run,
-    /// The other runs of the namespace for which Tekton creates StatefulSets.
+    /// The other runs of the namespace that have a part in the quotas ([`Run::has_part_in_quotas`]).
     pub others: &'a [Run],
-    /// UIDs of the other runs of the namespace that pod-affinity holds.
-    pub held: &'a BTreeSet<String>,
     /// The StatefulSets that exist.
     pub there: &'a [OwnedStatefulSet],
     /// The time of the decision.
@@ -69,7 +67,9 @@ impl Places<'_> {
         if self.creates_no_assistants() {
             return 1;
         }
-        let waiting = self.others.iter().filter(|other| !self.is_released_soon(other));
+        let waiting = self
+            .with_assistants()
+            .filter(|other| !self.is_released_soon(other));
         let first = waiting.filter(|other| comes_first(other, self.run));
         let theirs = first.map(|other| 1 + self.missing_assistants(other));
         1 + self.expected_statefulsets() + theirs.sum::<i64>()
@@ -88,7 +88,9 @@ impl Places<'_> {
             return Some(QuotaBlocker::DeletedStatefulSet);
         }
         let mut placeholders = self.there.iter().filter(|set| set.is_placeholder);
-        let placeholder = placeholders.find(|set| !self.held.contains(&set.run))?;
+        let held = self.others.iter().filter(|other| other.is_held_by_us());
+        let held: BTreeSet<_> = held.map(|other| other.key.uid.as_str()).collect();
+        let placeholder = placeholders.find(|set| !held.contains(set.run.as_str()))?;
         Some(QuotaBlocker::Placeholder {
             name: placeholder.name.clone(),
             uid: placeholder.uid.clone(),
@@ -97,8 +99,15 @@ impl Places<'_> {
 
     /// Tekton creates no assistants in this cluster: a run that started long ago has none.
     fn creates_no_assistants(&self) -> bool {
-        let mut old = self.others.iter().filter(|other| self.started_long_ago(other));
+        let mut old = self
+            .with_assistants()
+            .filter(|other| self.started_long_ago(other));
         old.any(|other| self.existing_assistants(other) == 0)
+    }
+
+    /// The other runs for which Tekton creates StatefulSets.
+    fn with_assistants(&self) -> impl Iterator<Item = &Run> {
+        self.others.iter().filter(|other| other.assistants() > 0)
     }
 
     fn started_long_ago(&self, run: &Run) -> bool {
@@ -122,7 +131,9 @@ impl Places<'_> {
     /// The number of StatefulSets that Tekton will create soon: for this run, and for other runs that are released
     /// soon.
     fn expected_statefulsets(&self) -> i64 {
-        let others = self.others.iter().filter(|other| !self.started_long_ago(other));
+        let others = self
+            .with_assistants()
+            .filter(|other| !self.started_long_ago(other));
         let others = others.filter(|other| self.is_released_soon(other));
         self.missing_assistants(self.run) + others.map(|other| self.missing_assistants(other)).sum::<i64>()
     }

@@ -11,7 +11,6 @@ use placement::keys;
 use placement::placeholder::spec::Spec;
 use placement::plan::Quota;
 use placement::quota_room::RejectedTask;
-use placement::run::Run;
 use placement::statefulset_quota::{self, OwnedStatefulSet, Places};
 use tekton::tasks::TaskRun;
 
@@ -33,16 +32,11 @@ pub(super) async fn quota(server: &Server, facts: &Facts) -> RequestResult<Quota
         .within::<PipelineRun>(namespace)
         .list(ListParams::default())
         .await?;
-    let others: Vec<_> = runs.iter().filter_map(RunView::of).map(|view| view.run).collect();
-    let held = others
-        .iter()
-        .filter(|other| other.is_held_by_us() && other.key.uid != run.key.uid);
-    let held = held.map(|other| other.key.uid.clone()).collect();
+    let others = runs.iter().filter_map(RunView::of).map(|view| view.run);
     let others: Vec<_> = others
-        .into_iter()
-        .filter(|other| has_assistants(other, run))
+        .filter(|other| other.has_part_in_quotas() && other.key.uid != run.key.uid)
         .collect();
-    if run.assistants() == 0 && others.is_empty() {
+    if run.assistants() == 0 && others.iter().all(|other| other.assistants() == 0) {
         return Ok(Quota::default());
     }
     let sets = server
@@ -56,7 +50,6 @@ pub(super) async fn quota(server: &Server, facts: &Facts) -> RequestResult<Quota
     let places = Places {
         run,
         others: &others,
-        held: &held,
         there: &there,
         now: facts.now,
         hold_deadline: facts.config().hold_deadline,
@@ -65,12 +58,6 @@ pub(super) async fn quota(server: &Server, facts: &Facts) -> RequestResult<Quota
         short_of: statefulset_quota::short_of(&quotas, places.needed()),
         blocker: places.blocker(&quotas, sets.len()),
     })
-}
-
-/// Another run of pod-affinity for which Tekton creates StatefulSets.
-fn has_assistants(other: &Run, run: &Run) -> bool {
-    let is_ours = other.is_held_by_us() || other.is_enrolled();
-    is_ours && !other.done && other.assistants() > 0 && other.key.uid != run.key.uid
 }
 
 /// The TaskRuns of the run's group whose pods were rejected by a quota.

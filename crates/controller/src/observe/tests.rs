@@ -98,7 +98,7 @@ async fn a_done_run_knows_the_pod_that_keeps_its_node() {
 }
 
 #[test]
-fn others_of_the_namespace_have_a_part_in_its_places_if_they_are_ours_and_have_volumes() {
+fn others_of_the_namespace_have_a_part_in_its_quotas_if_they_are_ours_and_not_done() {
     let mut caches = Caches::ready();
     let claim = json!({"spec": {"workspaces": [{"persistentVolumeClaim": {"claimName": "c"}}]}});
     let with = |mut changes: Value| {
@@ -108,8 +108,6 @@ fn others_of_the_namespace_have_a_part_in_its_places_if_they_are_ours_and_have_v
     let over = json!({"status": {"conditions": [{"type": "Succeeded", "status": "True"}]}});
     let elsewhere = json!({"metadata": {"namespace": "other"}});
     let not_ours = json!({"metadata": {"annotations": null}});
-    caches.add_held_run_with("counts", "u2", &claim);
-    caches.add_held_run_with("mounts-nothing", "u3", &json!({}));
     for (uid, changes) in [
         ("u4", over),
         ("u5", elsewhere),
@@ -118,11 +116,16 @@ fn others_of_the_namespace_have_a_part_in_its_places_if_they_are_ours_and_have_v
     ] {
         caches.add_held_run_with(uid, uid, &with(changes));
     }
-    let others = caches.stores.with_assistants(&run().key);
-    let names: Vec<_> = others.iter().map(|other| other.key.name.as_str()).collect();
-    assert_eq!(names, ["counts"]);
-    let held = caches.stores.held_beside(&run().key).into_iter();
-    assert_eq!(held.collect::<Vec<_>>(), ["u2", "u3"]);
+    caches.add_held_run_with("mounts-nothing", "u3", &json!({}));
+    assert!(!caches.stores.has_assistants_beside(&run().key));
+    caches.add_held_run_with("counts", "u2", &claim);
+    assert!(caches.stores.has_assistants_beside(&run().key));
+    let others = caches.stores.with_part_in_quotas(&run().key).into_iter();
+    let names = others.map(|other| other.key.name);
+    assert_eq!(
+        names.collect::<BTreeSet<_>>(),
+        BTreeSet::from(["counts", "mounts-nothing"].map(str::to_owned))
+    );
 }
 
 #[tokio::test]

@@ -14,13 +14,11 @@ fn quota(hard: &str, used: &str) -> ResourceQuota {
 }
 
 const NOW: i64 = 1000;
-static NONE: BTreeSet<String> = BTreeSet::new();
 
 fn among<'a>(run: &'a Run, others: &'a [Run], there: &'a [OwnedStatefulSet]) -> Places<'a> {
     Places {
         run,
         others,
-        held: &NONE,
         there,
         now: Timestamp::from_second(NOW).unwrap(),
         hold_deadline: Duration::from_secs(100),
@@ -99,6 +97,13 @@ fn started(run: Run, second: i64) -> Run {
     }
 }
 
+#[test]
+fn other_runs_without_pvcs_change_no_count() {
+    let (older, own) = (run("z", 1, 0), run("m", 2, 1));
+    assert_eq!(places(&own, std::slice::from_ref(&older), &[]), 2);
+    assert_eq!(places(&own, &[started(older, NOW - 121)], &[]), 2);
+}
+
 /// A cluster with `coschedule: disabled`: with the default, Tekton would have created assistants by now.
 #[test]
 fn no_assistants_are_expected_if_tekton_created_none_for_an_older_run() {
@@ -144,13 +149,7 @@ fn in_its_way(
     there: &[OwnedStatefulSet],
     quota: ResourceQuota,
 ) -> Option<QuotaBlocker> {
-    let held = others.iter().filter(|other| other.is_held_by_us());
-    let held = held.map(|other| other.key.uid.clone()).collect();
-    let places = Places {
-        held: &held,
-        ..among(run, others, there)
-    };
-    places.blocker(&[quota], there.len())
+    among(run, others, there).blocker(&[quota], there.len())
 }
 
 #[test]
@@ -167,9 +166,9 @@ fn the_placeholder_of_a_released_run_blocks_a_run_without_room_for_its_assistant
         Some(placeholder.clone())
     );
     assert_eq!(
-        way(&own, &[], "2"),
+        way(&own, &[released(run("b", 1, 0))], "2"),
         Some(placeholder),
-        "a released run without PVCs is not among the others"
+        "the run has no PVC"
     );
     assert_eq!(
         way(&own, std::slice::from_ref(&other), "3"),
@@ -177,7 +176,7 @@ fn the_placeholder_of_a_released_run_blocks_a_run_without_room_for_its_assistant
         "there is room"
     );
     assert_eq!(way(&run("a", 9, 0), &[], "2"), None, "it has no assistant");
-    assert_eq!(way(&own, &[run("b", 1, 1)], "2"), None, "the other is held");
+    assert_eq!(way(&own, &[run("b", 1, 0)], "2"), None, "the other is held");
 }
 
 /// The first run is released, and Tekton has yet to create its assistant, so its place is not free for the second run.

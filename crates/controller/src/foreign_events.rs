@@ -60,19 +60,25 @@ struct Source {
     component: Option<String>,
 }
 
+/// A watch of events. An API server sends no bookmarks to such a watch, and the client ends connections that fall silent, so the watch
+/// ends before.
+fn events(fields: &str) -> Watch {
+    Watch::default().fields(fields).timeout(60)
+}
+
 /// The StatefulSet controller could not create a pod.
 pub(crate) fn failed_creates() -> Watch {
-    Watch::default().fields("involvedObject.kind=StatefulSet,reason=FailedCreate")
+    events("involvedObject.kind=StatefulSet,reason=FailedCreate")
 }
 
 /// Events about pods, without those of each pod's start. Autoscalers differ in their reasons.
 pub(crate) fn autoscalers() -> Watch {
-    Watch::default().fields("involvedObject.kind=Pod,source!=kubelet,source!=default-scheduler")
+    events("involvedObject.kind=Pod,source!=kubelet,source!=default-scheduler")
 }
 
 /// Tekton could not create the pod of a task.
 pub(crate) fn rejected_tasks() -> Watch {
-    Watch::default().fields(&format!("involvedObject.kind=TaskRun,reason={OVER_QUOTA}"))
+    events(&format!("involvedObject.kind=TaskRun,reason={OVER_QUOTA}"))
 }
 
 /// Reduces an event about a placeholder's StatefulSet.

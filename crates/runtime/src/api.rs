@@ -1,7 +1,7 @@
-//! Requests to the API server: the parameters of all writes, and errors as one sentence.
+//! Requests to the API server: the timeout of connections, the parameters of all writes, and errors as one sentence.
 
 use kube::{
-    Error, Result,
+    Config, Error, Result,
     api::{PatchParams, PostParams},
     core::Status,
     runtime::watcher,
@@ -12,6 +12,18 @@ use tokio::time::sleep;
 
 /// Pause between two attempts of [`read`]. Other parts of the process log connection errors.
 const PAUSE: Duration = Duration::from_secs(5);
+
+/// A connection without any data for this time is dead, although nothing closed it: its peer, a machine of the control plane, is gone.
+/// An API server sends a bookmark to each watch every minute, except for watches of events, which must end sooner. Other requests have
+/// shorter timeouts.
+const SILENCE: Duration = Duration::from_secs(90);
+
+/// Ends connections that fell silent. By default, kube waits for five minutes for data of a watch, and forever for a list.
+pub fn without_silence(mut config: Config) -> Config {
+    config.read_timeout = Some(SILENCE);
+    config.reset_reader_on_write = true;
+    config
+}
 
 /// Parameters of a create or a replace. The API server records our field manager with each written field.
 pub(crate) fn post_params() -> PostParams {

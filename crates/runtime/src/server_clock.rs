@@ -4,6 +4,7 @@
 //! ahead, every run would be released at once, without a node. This module is hand-written, because kube does not compare
 //! clocks, and NTP provides the right time, which may differ from the API server's time.
 
+use crate::api::without_silence;
 use crate::response_limit::ResponseLimit;
 use axum::http::{HeaderMap, Response, header::DATE};
 use jiff::{SignedDuration, Timestamp, fmt::rfc2822};
@@ -22,9 +23,9 @@ const AGREEMENT: i64 = 5;
 pub struct ServerClock(Arc<AtomicI64>);
 
 impl ServerClock {
-    /// A client whose responses set this clock, and have a limit.
+    /// A client whose responses set this clock, and have limits of time and size.
     pub fn client(&self, config: Config) -> kube::Result<Client> {
-        let client = ClientBuilder::try_from(config)?.with_layer(&ResponseLimit);
+        let client = ClientBuilder::try_from(without_silence(config))?.with_layer(&ResponseLimit);
         Ok(client.with_layer(&self.layer()).build())
     }
 

@@ -1,5 +1,5 @@
 //! A proxy between the API server and our controllers, or the scheduler, that injects faults on request: it delays or refuses
-//! requests and cuts watches.
+//! requests, cuts watches and lets them fall silent.
 //!
 //! The proxy terminates TLS, because the fault depends on the request, and forwards requests and streams unchanged, the caller's
 //! token included. The proxy has its own thread, so that a testbed can outlive the test that created the proxy.
@@ -59,12 +59,21 @@ pub struct Faults {
     server: Handle<SocketAddr>,
 }
 
+/// What happened to the responses that were open at that time.
+#[derive(Clone, Copy, Debug, Default)]
+enum Interruption {
+    #[default]
+    None,
+    Cut,
+    Silence,
+}
+
 #[derive(Debug, Default)]
 struct Switch {
     fault: Mutex<Fault>,
     writes: AtomicU64,
     injected: AtomicU64,
-    cuts: watch::Sender<u64>,
+    interruption: watch::Sender<Interruption>,
 }
 
 #[derive(Clone)]
@@ -111,10 +120,15 @@ impl Faults {
 
     /// Cuts every open response, such as watches.
     pub fn cut(&self) {
-        self.switch.cuts.send_modify(|cuts| *cuts += 1);
+        self.switch.interruption.send_replace(Interruption::Cut);
     }
 
-    /// Number of requests that met a fault, delayed ones included, and of responses that were cut.
+    /// Lets every open response fall silent: it sends no more data, and does not end.
+    pub fn silence(&self) {
+        self.switch.interruption.send_replace(Interruption::Silence);
+    }
+
+    /// Number of requests that met a fault, delayed ones included, and of responses that were cut or fell silent.
     pub fn injected(&self) -> u64 {
         self.switch.injected.load(Ordering::Relaxed)
     }
@@ -207,7 +221,10 @@ impl Proxy {
             .send(Request::from_parts(head, body.into()))
             .await?;
         let (head, body) = answer.into_parts();
-        Ok(Response::from_parts(head, self.switch.cuttable(Body::new(body))))
+        Ok(Response::from_parts(
+            head,
+            self.switch.interruptible(Body::new(body)),
+        ))
     }
 }
 
@@ -243,25 +260,33 @@ impl Switch {
             && self.writes.fetch_add(1, Ordering::Relaxed).is_multiple_of(2)
     }
 
-    /// The body with an error after a cut, like a lost connection.
-    fn cuttable(self: &Arc<Self>, body: Body) -> Body {
+    /// The body until an interruption. After a cut follows an error, like that of a lost connection.
+    fn interruptible(self: &Arc<Self>, body: Body) -> Body {
         let switch = self.clone();
-        let mut cuts = self.cuts.subscribe();
-        let cut = async move {
-            // This future owns the switch with the sender, so the wait ends only with a cut.
-            let _ = cuts.changed().await;
+        let interruption = self.interruption.subscribe();
+        let mut interrupted = interruption.clone();
+        let interrupted = async move {
+            // The body owns the switch with the sender, so the wait ends only with an interruption.
+            let _ = interrupted.changed().await;
             switch.injected.fetch_add(1, Ordering::Relaxed);
-            Err(axum::Error::new(io::Error::from(io::ErrorKind::ConnectionReset)))
+        };
+        let rest = async move {
+            let what = *interruption.borrow();
+            match what {
+                Interruption::None | Interruption::Cut => {
+                    Err(axum::Error::new(io::Error::from(io::ErrorKind::ConnectionReset)))
+                }
+                Interruption::Silence => std::future::pending().await,
+            }
         };
         let end = stream::once(std::future::ready(None));
         let whole = body.into_data_stream().map(Some).chain(end);
-        let cut = stream::once(cut).map(Some);
+        let rest = stream::once(rest).map(Some);
         // The stream ends with the body or after the error.
-        let either = stream::select(whole, cut).scan(false, |over, item| {
-            let item = item.filter(|_| !*over);
-            *over = item.as_ref().is_some_and(Result::is_err);
-            std::future::ready(item)
-        });
+        let either = whole
+            .take_until(interrupted)
+            .chain(rest)
+            .scan((), |(), item| std::future::ready(item));
         Body::from_stream(either)
     }
 }
@@ -345,14 +370,18 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_response_is_complete_unless_it_is_cut() {
+    async fn a_response_is_complete_unless_it_is_cut_or_falls_silent() {
         let switch = Arc::new(Switch::default());
-        let whole = to_bytes(switch.cuttable(Body::from("all of it")), 99).await;
+        let whole = to_bytes(switch.interruptible(Body::from("all of it")), 99).await;
         assert_eq!(whole.unwrap(), "all of it");
-        let watch = Body::from_stream(stream::pending::<Result<String, io::Error>>());
-        let cut = switch.cuttable(watch);
-        switch.cuts.send_modify(|cuts| *cuts += 1);
+        let watch = || Body::from_stream(stream::pending::<Result<String, io::Error>>());
+        let cut = switch.interruptible(watch());
+        switch.interruption.send_replace(Interruption::Cut);
         assert!(to_bytes(cut, 99).await.is_err());
-        assert_eq!(switch.injected.load(Ordering::Relaxed), 1);
+        let silent = switch.interruptible(watch());
+        switch.interruption.send_replace(Interruption::Silence);
+        let end = tokio::time::timeout(Duration::from_millis(50), to_bytes(silent, 99));
+        assert!(end.await.is_err(), "the body does not end");
+        assert_eq!(switch.injected.load(Ordering::Relaxed), 2);
     }
 }

@@ -23,6 +23,8 @@ use testbed::{Fault, Nodes, Part, Testbed, probe};
 
 /// A run that is held for longer after the end of a fault is an error.
 const RECOVERED: Duration = Duration::from_mins(1);
+/// How long pod-affinity's processes wait for data of a connection.
+const SILENCE: Duration = Duration::from_secs(90);
 /// Longer than a leader keeps its lease after the last renewal with the shipped settings.
 const OUTAGE: Duration = Duration::from_secs(12);
 /// Longer than a leader keeps a short lease.
@@ -138,9 +140,13 @@ impl<'a> Runs<'a> {
 
     /// Waits until pod-affinity holds no run, and returns how long that took.
     pub(crate) async fn until_none_is_held(&self) -> Duration {
+        self.until_none_is_held_within(RECOVERED).await
+    }
+
+    async fn until_none_is_held_within(&self, limit: Duration) -> Duration {
         let start = Instant::now();
         self.bed
-            .until("no run to be held any more", RECOVERED, async || {
+            .until("no run to be held any more", limit, async || {
                 let listed = self.listed().await?;
                 let held: Vec<_> = listed
                     .iter()
@@ -324,6 +330,25 @@ async fn runs_succeed_with_an_api_server_that_is_slow_or_rejects_or_cuts_watches
         assert!(struck > 0, "the fault did not strike");
         runs.all_succeed().await;
     }
+    auditor.assert_no_violation();
+}
+
+/// As after the loss of a machine of the control plane: its connections are dead, but nothing closes them.
+#[e2e_test(second)]
+async fn runs_are_released_after_the_open_watches_fell_silent() {
+    let (bed, _) = kept_alive(OURS, true, &[]).await;
+    let auditor = Auditor::start(&bed).await;
+    let mut runs = Runs::in_namespace(&bed, &auditor, "silent").await;
+    runs.create(OURS / 2).await;
+    let faults = bed.faults().unwrap();
+    let before = faults.injected();
+    faults.silence();
+    runs.create(OURS / 2).await;
+    let recovered = runs.until_none_is_held_within(SILENCE + RECOVERED).await;
+    let silent = faults.injected() - before;
+    println!("{silent} open responses fell silent; no run is held {recovered:.1?} after it");
+    assert!(silent > 0, "no response was open");
+    runs.all_succeed().await;
     auditor.assert_no_violation();
 }
 

@@ -2,8 +2,10 @@
 
 use crate::args::ClusterArgs;
 use crate::requests::{Server, chain};
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
+use runtime::api::without_silence;
+use std::io::ErrorKind;
 use thiserror::Error;
 
 /// The error of a client that cannot be created.
@@ -56,15 +58,28 @@ async fn config(args: &ClusterArgs) -> Result<Config, Unusable> {
         Some(path) => Kubeconfig::read_from(path),
         None => Kubeconfig::read(),
     };
-    let mut config = match read {
+    let config = match read {
         Ok(kubeconfig) => chosen(kubeconfig, &options).await?,
-        // A pod has no kubeconfig.
-        Err(error) => Config::incluster().map_err(|_| Unusable::Kubeconfig(chain(&error)))?,
+        Err(error) if may_be_in_a_pod(args, &error) => {
+            Config::incluster().map_err(|_| Unusable::Kubeconfig(chain(&error)))?
+        }
+        Err(error) => return Err(Unusable::Kubeconfig(chain(&error))),
     };
+    let mut config = without_silence(config);
     // An error is reported at once, and the user decides whether to try again.
     config.default_retry = false;
     impersonate(&mut config, args);
     Ok(config)
+}
+
+/// A pod has no kubeconfig, but a service account. If the caller named a kubeconfig or a part of it, the cluster of the pod would
+/// be another cluster than the caller's.
+fn may_be_in_a_pod(args: &ClusterArgs, error: &KubeconfigError) -> bool {
+    let named = [&args.context, &args.cluster, &args.user];
+    let names_none = args.kubeconfig.is_none() && named.iter().all(|name| name.is_none());
+    let is_missing =
+        matches!(error, KubeconfigError::ReadConfig(source, _) if source.kind() == ErrorKind::NotFound);
+    names_none && (is_missing || matches!(error, KubeconfigError::FindPath))
 }
 
 /// A user that is missing in the kubeconfig is an error: the client would send requests without credentials.
@@ -130,6 +145,31 @@ mod tests {
                 error.contains("the kubeconfig cannot be used") && error.contains("none"),
                 "{error}"
             );
+        }
+    }
+
+    #[test]
+    fn only_a_caller_who_names_no_kubeconfig_and_has_none_may_be_in_a_pod() {
+        let args = |line: &[&str]| {
+            let line = ["x", "nodes"].iter().chain(line).map(Into::into);
+            crate::args::parse(crate::args::Caller::of("x"), line)
+                .unwrap()
+                .cluster
+        };
+        let unread = |kind: ErrorKind| KubeconfigError::ReadConfig(kind.into(), "config".into());
+        let missing = unread(ErrorKind::NotFound);
+        assert!(may_be_in_a_pod(&args(&[]), &missing));
+        assert!(may_be_in_a_pod(&args(&["-n", "ci"]), &KubeconfigError::FindPath));
+        for named in [
+            "--kubeconfig=config",
+            "--context=prod",
+            "--cluster=prod",
+            "--user=me",
+        ] {
+            assert!(!may_be_in_a_pod(&args(&[named]), &missing), "{named}");
+        }
+        for unusable in [unread(ErrorKind::PermissionDenied), KubeconfigError::KindMismatch] {
+            assert!(!may_be_in_a_pod(&args(&[]), &unusable), "{unusable}");
         }
     }
 

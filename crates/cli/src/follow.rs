@@ -85,7 +85,7 @@ where
         .boxed()
 }
 
-/// The watcher restarts a watch that breaks. A watch that the user may not start ends the stream.
+/// The watcher restarts a watch that breaks. A watch that the user may not start, or no longer, ends the stream.
 fn without_restarts<K: Send + 'static>(
     events: impl Stream<Item = watcher::Result<Event<K>>> + Send + 'static,
     attributes: RequestAttributes,
@@ -106,7 +106,7 @@ fn without_restarts<K: Send + 'static>(
 }
 
 fn is_final(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if status.code == 403)
+    matches!(error, kube::Error::Api(status) if [401, 403].contains(&status.code))
 }
 
 impl CachedObjects {
@@ -170,8 +170,8 @@ mod tests {
     use std::time::Duration;
     use tokio::time::timeout;
 
-    /// An API server with empty lists that rejects watches. It does not answer after a hundred watches.
-    fn refusing(asked: &Arc<AtomicUsize>) -> Server {
+    /// An API server with empty lists that rejects watches with this code. It does not answer after a hundred watches.
+    fn refusing(asked: &Arc<AtomicUsize>, code: u16) -> Server {
         let asked = asked.clone();
         let answer = move |request: http::Request<Body>| {
             let watches = request
@@ -182,7 +182,7 @@ mod tests {
             async move {
                 let (code, body) = match (watches, before) {
                     (true, 100..) => std::future::pending().await,
-                    (true, _) => (500, json!({"kind": "Status", "status": "Failure", "code": 500})),
+                    (true, _) => (code, json!({"kind": "Status", "status": "Failure", "code": code})),
                     (false, _) => (200, json!({"metadata": {"resourceVersion": "1"}, "items": []})),
                 };
                 let body = Body::from(body.to_string().into_bytes());
@@ -198,7 +198,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_watch_that_is_refused_is_asked_for_again_after_a_pause() {
         let asked = Arc::default();
-        let changes = changes::<Pod>(&refusing(&asked), Some("ci"), &Filter::default(), Change::Pod);
+        let server = refusing(&asked, 500);
+        let changes = changes::<Pod>(&server, Some("ci"), &Filter::default(), Change::Pod);
         let mut seen = Vec::new();
         let forever = changes.for_each(|change| {
             seen.push(change.is_ok());
@@ -208,5 +209,15 @@ mod tests {
         assert!(seen.iter().all(|is_change| *is_change), "{seen:?}");
         let asked = asked.load(Relaxed);
         assert!((2..20).contains(&asked), "{asked}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_without_the_right_or_with_an_expired_token_is_an_error() {
+        for code in [401, 403] {
+            let server = refusing(&Arc::default(), code);
+            let mut changes = changes::<Pod>(&server, Some("ci"), &Filter::default(), Change::Pod);
+            let error = async { while changes.next().await.is_some_and(|change| change.is_ok()) {} };
+            timeout(Duration::from_secs(20), error).await.unwrap();
+        }
     }
 }

@@ -41,7 +41,7 @@ pub(super) async fn wait(cluster: &Cluster, args: &WaitArgs) -> RequestResult<Ex
         End::Reached(how) => printed(&format!("pipelinerun.tekton.dev/{} is {how}\n", key.name)),
         End::Never(why) => failed(&key, &format!("will not be {}: {why}", args.condition.words())),
         End::Late(limit) => {
-            let next = next_step(server, &key).await.unwrap_or_default();
+            let next = next_step(server, &key).await?.unwrap_or_default();
             let (condition, limit) = (args.condition.words(), span(limit));
             failed(
                 &key,
@@ -63,11 +63,11 @@ fn failed(key: &RunKey, what: &str) -> ExitCode {
     refused(&format!("PipelineRun {key} {what}."))
 }
 
-/// The controller's state and next step, as far as they can be read.
-async fn next_step(server: &Server, key: &RunKey) -> Option<String> {
-    let facts = Box::pin(facts(server, &key.namespace, &key.name)).await.ok()??;
-    let text = explanation::controller_text(&facts)?;
-    Some(format!(". The controller is {}", text.trim_end_matches('.')))
+/// The controller's state and next step. An error tells why the wait may have missed the end of the run.
+async fn next_step(server: &Server, key: &RunKey) -> RequestResult<Option<String>> {
+    let facts = Box::pin(facts(server, &key.namespace, &key.name)).await?;
+    let text = facts.and_then(|facts| explanation::controller_text(&facts));
+    Ok(text.map(|text| format!(". The controller is {}", text.trim_end_matches('.'))))
 }
 
 /// Watches the run. `state` is its last state.

@@ -7,9 +7,14 @@ use crate::fake_api::{AsCluster, FakeApi, run_path};
 use crate::fixture::{UID, done, merged, placeholder, released, run};
 use placement::keys;
 use serde_json::{Value, json};
+use testing::Behaviour;
+use tokio::time::sleep;
 
 async fn waited(changes: &Value, line: &str) -> RequestResult<ExitCode> {
-    let api = FakeApi::default();
+    waited_at(&FakeApi::default(), changes, line).await
+}
+
+async fn waited_at(api: &FakeApi, changes: &Value, line: &str) -> RequestResult<ExitCode> {
     api.put(&run_path("build"), serde_json::to_value(run(changes)).unwrap());
     let words = ["x", "wait"].into_iter().chain(line.split(' ')).map(Into::into);
     let Verb::Wait(args) = parse(Caller::of("x"), words).unwrap().command else {
@@ -40,6 +45,23 @@ async fn a_wait_fails_at_its_timeout_and_for_a_run_that_never_gets_there() {
     assert_eq!(
         waited(&json!({}), "absent --for=node").await,
         Ok(ExitCode::from(BAD))
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_names_the_error_of_an_api_server_that_is_unavailable_at_the_timeout() {
+    let api = FakeApi::default();
+    let fails = async {
+        sleep(Duration::from_secs(1)).await;
+        api.set_behaviour(Behaviour::Unavailable);
+    };
+    let changes = json!({});
+    let waited = waited_at(&api, &changes, "build --for=done --timeout=3s");
+    let (end, ()) = tokio::join!(waited, fails);
+    let error = end.unwrap_err().to_string();
+    assert!(
+        error.starts_with("could not get pipelineruns.tekton.dev build in namespace ci"),
+        "{error}"
     );
 }
 

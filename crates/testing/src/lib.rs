@@ -26,6 +26,8 @@ pub enum Behaviour {
     Unavailable,
     /// No request gets a response.
     Silent,
+    /// The server acts, but no request gets a response.
+    Unanswering,
     /// Each request fails with the status 403.
     Forbidding,
     /// The server acts at once and responds one second later.

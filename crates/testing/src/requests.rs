@@ -42,6 +42,10 @@ impl FakeApi {
             Behaviour::Unavailable => failed(500, "InternalError"),
             Behaviour::Forbidding => forbidden(),
             Behaviour::Silent => pending().await,
+            Behaviour::Unanswering => {
+                self.route(&request);
+                pending().await
+            }
             Behaviour::Slow => {
                 let response = self.route(&request);
                 tokio::time::sleep(Duration::from_secs(1)).await;

@@ -179,6 +179,10 @@ impl Elector {
             let started = Instant::now();
             let outcome = timeout(self.patience(), self.attempt()).await;
             let outcome = outcome.unwrap_or(Err(Error::Unanswered(self.candidate.lease)));
+            if outcome.is_err() && self.is_leading() {
+                // The API server may have applied the write. A standby keeps the time at which it first saw the record.
+                self.observed = None;
+            }
             self.report(&outcome, started);
             if self.is_lost(&outcome) {
                 return;
@@ -251,7 +255,7 @@ impl Elector {
         self.write(observed.lease, spec).await.map(|()| Attempt::Held)
     }
 
-    /// The leader reuses its last write. Standbys, and a leader whose write failed, read the Lease.
+    /// The leader reuses its last write. Standbys, and a leader whose last attempt failed, read the Lease.
     async fn observe(&mut self) -> Result<ObservedLease, Error> {
         if let Some(observed) = self.observed.as_ref().filter(|_| self.is_leading()) {
             return Ok(observed.clone());
@@ -266,7 +270,6 @@ impl Elector {
         self.observed.insert(observed).clone()
     }
 
-    /// After a failed write, a leader reads the Lease again. A standby keeps the time at which it first saw the record.
     async fn write(&mut self, lease: Lease, spec: LeaseSpec) -> Result<(), Error> {
         let wanted = Lease {
             spec: Some(spec),
@@ -278,24 +281,29 @@ impl Elector {
         } else {
             self.api.create(&params, &wanted).await
         };
-        if written.is_err() && self.is_leading() {
-            self.observed = None;
-        }
         self.remember(written.map_err(|error| self.failed(error))?);
         Ok(())
     }
 
     async fn release(&mut self) {
-        let is_leading = self.is_leading();
-        let Some(observed) = self.observed.take().filter(|_| is_leading) else {
+        if !self.is_leading() {
             return;
-        };
-        let spec = released(&observed.spec(), Timestamp::now());
-        match timeout(self.patience().min(RELEASE), self.write(observed.lease, spec)).await {
+        }
+        match timeout(self.patience().min(RELEASE), self.give_back()).await {
             Ok(Ok(())) => tracing::info!("the Lease is released"),
             Ok(Err(error)) => tracing::warn!(%error, "failed to release the Lease; it will expire"),
             Err(_) => tracing::warn!("failed to release the Lease in time; it will expire"),
         }
+    }
+
+    async fn give_back(&mut self) -> Result<(), Error> {
+        let observed = self.observe().await?;
+        let action = decide(&observed, &self.candidate.identity, Instant::now());
+        if !matches!(action, LeaseAction::Renew) {
+            return Ok(());
+        }
+        let spec = released(&observed.spec(), Timestamp::now());
+        self.write(observed.lease, spec).await
     }
 
     fn missing(&self) -> Lease {

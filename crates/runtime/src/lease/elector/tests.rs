@@ -130,14 +130,16 @@ async fn a_leader_that_cannot_renew_stops_before_another_may_lead() {
 
 #[tokio::test(start_paused = true)]
 async fn a_leader_keeps_the_lease_during_a_short_outage_of_the_api_server() {
-    let api = FakeApi::new();
-    let mut a = run_for(&api, "a").leadership();
-    a.acquired().await;
-    api.set_behaviour(Behaviour::Silent);
-    sleep(Duration::from_secs(4)).await;
-    api.set_behaviour(Behaviour::Healthy);
-    sleep(Duration::from_mins(1)).await;
-    assert!(a.is_held());
+    for behaviour in [Behaviour::Silent, Behaviour::Unanswering] {
+        let api = FakeApi::new();
+        let mut a = run_for(&api, "a").leadership();
+        a.acquired().await;
+        api.set_behaviour(behaviour);
+        sleep(Duration::from_secs(4)).await;
+        api.set_behaviour(Behaviour::Healthy);
+        sleep(Duration::from_mins(1)).await;
+        assert!(a.is_held(), "{behaviour:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

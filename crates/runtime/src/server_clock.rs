@@ -15,8 +15,10 @@ use std::sync::{
 };
 use tower::util::MapResponseLayer;
 
-/// In seconds. The header has whole seconds and a response takes time to arrive, so smaller differences count as none.
+/// In seconds. Smaller differences between the clocks count as none.
 const AGREEMENT: i64 = 5;
+/// In seconds. The header has whole seconds and a response takes time to arrive, so smaller changes of the difference count as none.
+const PRECISION: i64 = 2;
 
 /// The API server's clock, as the seconds by which the local clock is ahead.
 #[derive(Clone, Debug, Default)]
@@ -51,9 +53,20 @@ impl ServerClock {
         let Some(there) = date(headers) else {
             return;
         };
-        let ahead = now.as_second() - there.as_second();
-        let ahead = if ahead.abs() <= AGREEMENT { 0 } else { ahead };
-        if self.0.swap(ahead, Ordering::Relaxed) != ahead {
+        let (ahead, before) = (
+            now.as_second() - there.as_second(),
+            self.0.load(Ordering::Relaxed),
+        );
+        let is_close = before != 0 && (ahead - before).abs() <= PRECISION;
+        let limit = if is_close {
+            AGREEMENT - PRECISION
+        } else {
+            AGREEMENT
+        };
+        let ahead = if ahead.abs() <= limit { 0 } else { ahead };
+        let is_new = ahead != before && (ahead == 0 || (ahead - before).abs() > PRECISION);
+        if is_new {
+            self.0.store(ahead, Ordering::Relaxed);
             tracing::warn!(
                 ahead_seconds = ahead,
                 "the difference between the clocks of this machine and of the API server changed"
@@ -96,6 +109,35 @@ mod tests {
         assert_eq!(read(&clock, "2026-11-22T21:21:29Z"), "2026-11-22T21:31:29Z");
         heard(&clock, "Sun, 22 Nov 2026 21:31:29 GMT", "2026-11-22T21:31:33.9Z");
         assert_eq!(read(&clock, "2026-11-22T21:31:33Z"), "2026-11-22T21:31:33Z");
+    }
+
+    #[test]
+    fn a_fraction_of_a_second_changes_no_difference() {
+        for steps in [
+            [
+                ("07.4", 7),
+                ("08.1", 7),
+                ("06.9", 7),
+                ("10", 10),
+                ("04", 0),
+                ("03", 0),
+            ],
+            [
+                ("05.9", 0),
+                ("06.1", 6),
+                ("05.9", 6),
+                ("04", 6),
+                ("03.9", 0),
+                ("05", 0),
+            ],
+        ] {
+            let clock = ServerClock::default();
+            for (second, ahead) in steps {
+                let now = format!("2026-11-22T21:21:{second}Z");
+                heard(&clock, "Sun, 22 Nov 2026 21:21:00 GMT", &now);
+                assert_eq!(clock.0.load(Ordering::Relaxed), ahead, "{second}");
+            }
+        }
     }
 
     #[tokio::test]

@@ -131,8 +131,7 @@ impl ControlPlane {
             .path("--service-account-key-file", &self.tokens.public)
             .arg("--authorization-mode=Node,RBAC")
             .arg("--allow-privileged=true")
-            // As on clusters with GPU nodes: a pod that requests a device gets a toleration of the device's taint.
-            .arg("--enable-admission-plugins=ExtendedResourceToleration")
+            .arg(format!("--enable-admission-plugins={}", plugins(settings)))
             // More than a dozen API servers with five times the memory that they need would use up the memory of a test machine.
             .env("GOGC", "250");
         match settings {
@@ -179,6 +178,15 @@ impl ControlPlane {
         )
         // The scheduler needs some time until it can authorize requests. Its metrics are no secret in a testbed.
         .arg("--authorization-always-allow-paths=/healthz,/readyz,/livez,/metrics")
+    }
+}
+
+/// The admission plugins that are off by default. As on clusters with GPU nodes, a pod that requests a device gets a toleration of the
+/// device's taint. In addition, as on OpenShift, only a user who may delete an object may change its owners.
+fn plugins(settings: Settings) -> &'static str {
+    match settings {
+        Settings::Shipped => "ExtendedResourceToleration",
+        Settings::Reduced => "ExtendedResourceToleration,OwnerReferencesPermissionEnforcement",
     }
 }
 

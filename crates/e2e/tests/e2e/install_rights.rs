@@ -112,6 +112,7 @@ impl Asked<'_> {
     }
 
     /// An apply that makes the object is on record as one patch, and needs the right to create besides.
+    /// OpenShift requires the right to delete an object of a client that changes the owner of the object.
     /// A streaming list is a watch. API servers before 1.34 have no streaming lists, and receive the verb list instead.
     fn has_verb(&self, verb: &str) -> bool {
         let used = self.text("/verb");
@@ -119,6 +120,7 @@ impl Asked<'_> {
         let is_streaming_list = self.text("/requestURI").contains("sendInitialEvents=true");
         used == verb
             || (verb == "create" && used == "patch" && created)
+            || (verb == "delete" && used == "patch" && self.resource() == "mutatingwebhookconfigurations")
             || (verb == "list" && used == "watch" && is_streaming_list)
     }
 

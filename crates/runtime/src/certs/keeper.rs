@@ -138,14 +138,20 @@ impl Keeper {
     /// Checks the certificates and writes all changes. Returns the latest time until the next check.
     pub async fn pass(&mut self) -> Result<Duration, Error> {
         let mut trust = WebhookConfigurations::read(self.client.clone(), &self.namespace).await?;
+        let next = self.renew(&mut trust).await?;
+        // After the certificates: runs need those, and not the owner.
         trust.set_owner().await?;
-        if self.external || self.finds_injector(&trust) {
+        Ok(next)
+    }
+
+    async fn renew(&mut self, trust: &mut WebhookConfigurations) -> Result<Duration, Error> {
+        if self.external || self.finds_injector(trust) {
             return Ok(CHECK_EVERY);
         }
         let mut secret = self.secret().await?;
         for _ in 0..STEPS_AT_MOST {
             match self
-                .step(&StoredCertificates::from_secret(&secret), &mut trust)
+                .step(&StoredCertificates::from_secret(&secret), trust)
                 .await?
             {
                 PassStep::Rest(next) => return Ok(next),

@@ -137,6 +137,22 @@ async fn a_first_installation_publishes_the_ca_before_the_leaf_without_a_pause()
     scene.assert_trusted();
 }
 
+/// A cluster may forbid the owner.
+#[tokio::test(start_paused = true)]
+async fn the_owner_is_set_after_the_certificates() {
+    let mut scene = Scene::new();
+    let namespace = json!({"metadata": {"uid": "u1"}});
+    scene.api.put("/api/v1/namespaces/ns", namespace);
+    scene.pass().await;
+    let [first, second] = CONFIGURATIONS;
+    let expected = [
+        format!("PUT {CERTIFICATE_SECRET}"),
+        format!("PATCH {first}"),
+        format!("PATCH {second}"),
+    ];
+    assert_eq!(scene.api.take_writes(), [expected.clone(), expected].concat());
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_empty_secret_of_the_manifests_is_filled_and_keeps_its_labels() {
     let mut scene = Scene::new();

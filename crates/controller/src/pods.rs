@@ -249,12 +249,6 @@ impl PodView {
         Some(Unschedulable::from_condition(reason, message, condition.since()))
     }
 
-    /// Whether no scheduler sees the pod yet.
-    pub(crate) fn is_gated(&self) -> bool {
-        let condition = self.condition("PodScheduled");
-        condition.is_some_and(|it| it.reason.as_deref() == Some(Unschedulable::GATED))
-    }
-
     /// Whether the kubelet will never perform the requested resize.
     pub(crate) fn cannot_be_resized(&self) -> bool {
         let pending = self.condition("PodResizePending");

@@ -47,7 +47,7 @@ pub(crate) fn pod(pod: &PodView) -> Option<Reduced<PodKey, OfRun<WaitingPod>>> {
         name: key.name.clone(),
         task_run: pod.labels().get(keys::TEKTON_TASK_RUN).cloned(),
         requests: pod.asks(),
-        unschedulable: pod.unschedulable().filter(|_| !pod.is_gated()),
+        unschedulable: pod.unschedulable().filter(|found| !found.is_gated()),
         tolerations: pod.spec.tolerations.clone(),
         requires: pod.node_requirements(),
         excludes_node: false,

@@ -6,18 +6,22 @@
 //! a pool is full, only the oldest runs of a kind have a placeholder. Runs are of one kind if the same nodes are possible for
 //! them; runs of different kinds do not wait for each other.
 //!
-//! An autoscaler adds nodes only for pods that exist. So a kind is in line only if no autoscaler adds a node for it: an
-//! autoscaler refused, or none answered within [`ANSWER_WITHIN`]. As soon as an autoscaler promises a node, all runs of the kind
-//! have placeholders again.
+//! An autoscaler adds nodes only for pods that exist. So a run waits in line only if no autoscaler adds a node for it: an
+//! autoscaler refused a run of the namespace that asks for no more, or none answered within [`ANSWER_WITHIN`]. As soon as an
+//! autoscaler promises a node to a run of the kind, all runs of the kind have placeholders again.
 //!
 //! The rules of a line (`line.rs`):
 //!
-//! 1. A run may have a placeholder if its kind is not in line, or if the run is the oldest of its kind.
+//! 1. The oldest run of the kind may have a placeholder.
 //! 2. A run has to wait if an older run that asks for no more found no node: that run shows that no node is free.
 //! 3. Otherwise a run may have a placeholder if a free node is left after each older run has taken one. An older run that found
 //!    no node has no use for a node that is too small for it.
-//!    A node that stays free for 15 seconds does not wait for older runs.
-//! 4. A placeholder that exists is deleted only if it found no node, and if [`TRIED_AT_ONCE`] older runs have one.
+//! 4. A node that stays free for 15 seconds does not wait for older runs, unless a run of the same namespace that asked for no more
+//!    left the node. Runs whose placeholders left such a node are not expected to take another.
+//! 5. A placeholder that exists is deleted only if it found no node, if [`TRIED_AT_ONCE`] older runs have one, and if one of them
+//!    is of the same namespace and asks for no more.
+//!
+//! Rules 4 and 5 are by namespace because a policy may give the pods of each namespace nodes of their own.
 
 use crate::attempts::Before;
 use crate::caps::Caps;
@@ -85,6 +89,8 @@ pub struct Member {
     pub created: Option<Timestamp>,
     /// The run has a placeholder, or has started.
     pub has_slot: bool,
+    /// The node of the placeholder.
+    pub node: Option<String>,
     /// The kind whose nodes the run waits for, and the result of its placeholder so far. `None` if the run has a node, or if its turn
     /// does not depend on other runs.
     pub waits: Option<(Kind, Waiting)>,
@@ -95,6 +101,8 @@ pub struct Member {
 pub struct Waiting {
     /// What its placeholder requests.
     pub size: Resources,
+    /// `size` lacks the automatic reserve, which the controller reads before it creates the placeholder.
+    pub is_estimate: bool,
     /// Its placeholder.
     pub placeholder: Stage,
     /// What autoscalers answered to its placeholder.
@@ -125,6 +133,19 @@ pub enum Answer {
     Silence,
 }
 
+impl Waiting {
+    /// The run with the size of its earlier placeholder, if only a placeholder shows the size.
+    fn with_known_size(self, known: Option<Resources>) -> Self {
+        match known {
+            Some(known) if self.is_estimate => Self {
+                size: self.size.or_more(known),
+                ..self
+            },
+            Some(_) | None => self,
+        }
+    }
+}
+
 impl Kind {
     /// The kind of all runs for which this text is the same.
     pub fn new(text: String) -> Self {
@@ -143,7 +164,7 @@ impl Queue {
         let position = self.place(&run);
         self.slots.record(position, &run.name, run.has_slot);
         let kind = run.waits.as_ref().map(|(kind, _)| kind);
-        let mut changed = self.leave_line(&run.uid, kind);
+        let mut changed = self.leave_line(&run.uid, kind, run.node.as_deref());
         if let Some((kind, waiting)) = run.waits {
             changed.extend(self.join_line(position, kind, run.name, waiting));
         }
@@ -152,7 +173,7 @@ impl Queue {
 
     /// Removes a run that is done or not labelled any more. Returns the runs whose turn may have come.
     pub fn remove(&mut self, uid: &str) -> Vec<Name> {
-        let mut next = self.leave_line(uid, None);
+        let mut next = self.leave_line(uid, None, None);
         if let Some(place) = self.places.remove(uid) {
             next.extend(self.slots.remove(place.position));
         }
@@ -180,7 +201,7 @@ impl Queue {
     ) -> Option<Before> {
         let Place { position, kind } = self.places.get(uid)?.clone();
         if let Some(over_cap) = self.slots.take(position) {
-            self.leave_line(uid, None);
+            self.leave_line(uid, None, None);
             return Some(Before::OverCap(over_cap));
         }
         self.lines.get_mut(&kind?)?.before(position, now, free)
@@ -200,13 +221,13 @@ impl Queue {
 
     fn join_line(&mut self, position: Position, kind: Kind, name: Name, waiting: Waiting) -> Vec<Name> {
         self.hear(waiting.answer);
-        let is_closed = self.is_silent;
-        let line = self.lines.entry(kind).or_insert_with(|| Line::new(is_closed));
+        let is_silent = self.is_silent;
+        let line = self.lines.entry(kind).or_insert_with(|| Line::new(is_silent));
         line.record(position, name, waiting)
     }
 
-    /// Removes the run from its line, unless the line is of this kind.
-    fn leave_line(&mut self, uid: &str, except: Option<&Kind>) -> Vec<Name> {
+    /// Removes the run, which may have this node now, from its line, unless the line is of this kind.
+    fn leave_line(&mut self, uid: &str, except: Option<&Kind>, node: Option<&str>) -> Vec<Name> {
         let Some(place) = self.places.get_mut(uid) else {
             return Vec::new();
         };
@@ -218,7 +239,7 @@ impl Queue {
         let Some(line) = self.lines.get_mut(&left) else {
             return Vec::new();
         };
-        let next = line.remove(position);
+        let next = line.remove(position, node);
         if line.is_empty() {
             self.lines.remove(&left);
         }

@@ -22,12 +22,18 @@ fn named(name: &str) -> Run {
 
 /// The oldest run found no node, and an autoscaler adds none. The only node has another run.
 fn full_pool() -> (Caches, Run) {
+    let (mut caches, oldest) = unanswered_pool();
+    caches.add_answer(&oldest, "cluster-autoscaler", "NotTriggerScaleUp", 1, REFUSED);
+    (caches, oldest)
+}
+
+/// As `full_pool`, without an autoscaler.
+fn unanswered_pool() -> (Caches, Run) {
     let mut caches = Caches::ready();
     let (oldest, on_node) = (named("oldest"), named("on-node"));
     caches.add_pod(&on_node, "p0", Some("n1"));
     caches.add_set(&oldest, "s1");
     caches.add_unschedulable_pod(&oldest, "p1", "0/1 nodes are available");
-    caches.add_answer(&oldest, "cluster-autoscaler", "NotTriggerScaleUp", 1, REFUSED);
     (caches, oldest)
 }
 
@@ -180,7 +186,7 @@ async fn a_run_over_a_cap_gets_a_placeholder_when_another_run_is_gone() {
 async fn a_run_that_a_quota_rejects_keeps_no_run_of_another_namespace_in_line() {
     let mut server = Server::start();
     (0..4).for_each(|_| server.answer(200, written()));
-    let (mut caches, oldest) = full_pool();
+    let (mut caches, oldest) = unanswered_pool();
     let (reconciler, mut triggers) = observed(&caches, &server);
     let rejected = named("rejected");
     let mut other = named("other");

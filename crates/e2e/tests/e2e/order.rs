@@ -13,6 +13,7 @@ use k8s_openapi::api::core::v1::Event;
 use kube::ResourceExt;
 use kube::api::{Api, DynamicObject, PostParams};
 use kube::runtime::watcher;
+use placement::keys;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -233,4 +234,27 @@ async fn without_an_autoscaler_younger_runs_wait_in_line_after_30_seconds_also_w
         starts[2..].is_sorted() && starts[..2].iter().all(|start| *start < starts[4]),
         "{starts:?}"
     );
+}
+
+/// An autoscaler adds nodes only for placeholders that exist.
+#[e2e_test(second)]
+async fn a_run_that_no_node_holds_keeps_no_smaller_run_from_an_autoscaler() {
+    let bed = fresh(1).await;
+    let (here, there) = (
+        bed.namespace("here").await.unwrap(),
+        bed.namespace("there").await.unwrap(),
+    );
+    an_autoscaler_answers(&bed, &here).await;
+    let hanging = run(&here, 0).ending("hang");
+    create(&bed, &hanging).await;
+    bound_task(&bed, &hanging, "only").await;
+    let large = |number| run(&here, number).annotation(keys::RESERVE, "cpu=500");
+    refuse_node(&bed, &create(&bed, &large(1)).await).await;
+    until_note(&bed, &large(1), "max node group size reached").await;
+    for run in [run(&here, 2), run(&there, 3)] {
+        until_placeholder(&bed, &create(&bed, &run).await, true).await;
+    }
+    let as_large = create(&bed, &large(4)).await;
+    until_note(&bed, &large(4), "3 older runs of the same kind").await;
+    assert!(!has_placeholder(&bed, &as_large).await);
 }

@@ -19,7 +19,11 @@ pub(super) fn in_line(observed: &Observation, ahead: usize) -> Note {
     let (run, deadline) = (&observed.run, seconds(observed.config.hold_deadline));
     let RunKey { namespace, name, .. } = &run.key;
     let text = format!(
-        "No node for this run yet: {}{OF_THE_KIND}, and no autoscaler adds one. Runs that may use the same nodes          get them in the order of their creation, so this run gets its placeholder after these runs. The hold lasts {deadline} at          most. To speed that up, add nodes, or delete finished runs that reserve one (isolateAlways). `kubectl pod-affinity list -n          {namespace}` has the position of each run; `kubectl pod-affinity explain -n {namespace} {name}` lists the reasons for each          node.",
+        "No node for this run yet: {}{OF_THE_KIND}, and no autoscaler adds one. Runs that may use the same nodes \
+         get them in the order of their creation, so this run gets its placeholder after these runs. The hold lasts {deadline} at \
+         most. To speed that up, add nodes, or delete finished runs that reserve one (isolateAlways). `kubectl pod-affinity list -n \
+         {namespace}` has the position of each run; `kubectl pod-affinity explain -n {namespace} {name}` lists the reasons for each \
+         node.",
         older_runs(ahead)
     );
     note(Reason::WaitingForNode, text)
@@ -55,7 +59,9 @@ pub(super) fn over_cap(observed: &Observation, OverCap { cap, ahead }: OverCap) 
         ahead => format!("{} get their placeholders before this run", older_runs(ahead)),
     };
     let text = format!(
-        "Held by pod-affinity, because {key} allows {limit} labelled runs {whose} at a time, and other runs use them up; {others}. Until          then, hold-deadline does not count. To start the run earlier, raise {key} in the configuration of pod-affinity, or end other          runs."
+        "Held by pod-affinity, because {key} allows {limit} labelled runs {whose} at a time, and other runs use them up; {others}. Until \
+         then, hold-deadline does not count. To start the run earlier, raise {key} in the configuration of pod-affinity, or end other \
+         runs."
     );
     note(Reason::OverCap, text)
 }
@@ -63,6 +69,21 @@ pub(super) fn over_cap(observed: &Observation, OverCap { cap, ahead }: OverCap) 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixture;
+    use jiff::Timestamp;
+    use std::sync::Arc;
+
+    #[test]
+    fn the_words_of_a_text_have_single_spaces() {
+        let observed = Observation::new(fixture::run(), Arc::default(), Timestamp::UNIX_EPOCH);
+        let cap = Cap::Cluster(3);
+        for note in [
+            in_line(&observed, 2),
+            over_cap(&observed, OverCap { cap, ahead: 2 }),
+        ] {
+            assert!(!note.text.contains("  "), "{}", note.text);
+        }
+    }
 
     #[test]
     fn a_large_number_of_older_runs_is_rounded_up() {

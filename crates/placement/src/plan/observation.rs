@@ -251,6 +251,11 @@ impl Unschedulable {
     /// The reason of a pod that no scheduler sees yet.
     pub const GATED: &str = "SchedulingGated";
 
+    /// Whether no scheduler sees the pod yet.
+    pub fn is_gated(&self) -> bool {
+        self.message.starts_with(Self::GATED)
+    }
+
     /// Reads a condition that is False. Another reason than that of kube-scheduler is added to the message.
     pub fn from_condition(reason: Option<&str>, message: Option<&str>, since: Option<Timestamp>) -> Self {
         let message = message.unwrap_or_default();

@@ -1,11 +1,11 @@
 //! What the queue of runs knows of a run: whether it has a slot, its kind, and what its placeholder has found.
 
-use super::observation::Observation;
+use super::observation::{Observation, Unschedulable};
 use super::state::State;
 use crate::config::ReleaseWhen;
 use crate::messages;
 use crate::names::digest;
-use crate::placeholder::size;
+use crate::placeholder::size::{self, is_automatic};
 use crate::queue::{ANSWER_WITHIN, Answer, Kind, Member, Stage, Waiting};
 use crate::run::PodTemplate;
 use crate::strategy::Scope;
@@ -92,6 +92,7 @@ impl Member {
             name: (key.namespace.clone(), key.name.clone()),
             created: observed.run.created,
             has_slot,
+            node: observed.node_name().map(str::to_owned),
             waits: Kind::from_observation(observed).zip(waiting(observed)),
         })
     }
@@ -100,7 +101,7 @@ impl Member {
 /// What a held run without a node has found. A run whose pod the API server rejects waits for no node, so no other run waits for
 /// this run.
 fn waiting(observed: &Observation) -> Option<Waiting> {
-    let is_unschedulable = observed.live_pod().is_some_and(|pod| pod.unschedulable.is_some());
+    let is_unschedulable = unschedulable(observed).is_some();
     let placeholder = match State::from_observation(observed) {
         State::HeldWithoutPlaceholder => Stage::Missing,
         State::HeldUnscheduled if is_unschedulable => Stage::Unschedulable,
@@ -111,14 +112,21 @@ fn waiting(observed: &Observation) -> Option<Waiting> {
     let reserved = || size::reserved(&observed.run, &observed.config).requests();
     let found = observed.placeholder().usable();
     Some(Waiting {
+        is_estimate: found.is_none() && is_automatic(&observed.run, &observed.config),
         size: found.map_or_else(reserved, |found| found.spec.size.clone()),
         placeholder,
         answer: answer(observed),
     })
 }
 
+/// What the scheduler found. It has not tried a pod with a scheduling gate.
+fn unschedulable(observed: &Observation) -> Option<&Unschedulable> {
+    let found = observed.live_pod()?.unschedulable.as_ref();
+    found.filter(|found| !found.is_gated())
+}
+
 fn answer(observed: &Observation) -> Answer {
-    let Some(found) = observed.live_pod().and_then(|pod| pod.unschedulable.as_ref()) else {
+    let Some(found) = unschedulable(observed) else {
         return Answer::Pending;
     };
     match observed.messages.autoscaler.as_deref() {

@@ -5,14 +5,17 @@ use crate::attempts::Before;
 use crate::node::NodeFacts;
 use crate::resources::Resources;
 use jiff::Timestamp;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
-/// A free node that no older run took in this time does not wait for these runs: the longest back-off of the scheduler is ten
-/// seconds.
+/// A node that stays free for this time does not wait for older runs: the longest back-off of the scheduler is ten seconds.
 const TAKEN_WITHIN: Duration = Duration::from_secs(15);
 /// A new leader finds a run of this age without a placeholder only if an earlier leader kept the run in line.
 const CREATED_WITHIN: Duration = Duration::from_secs(10);
+/// The free nodes are observed at most this often.
+const OBSERVED_EVERY: Duration = Duration::from_secs(1);
+/// The most sizes that are compared with the size of a run. With fewer sizes, more runs have a placeholder.
+const MOST_SIZES: usize = 16;
 
 /// The waiting runs of one kind.
 #[derive(Debug, Default)]
@@ -20,16 +23,30 @@ pub(super) struct Line {
     runs: BTreeMap<Position, (Name, Waiting)>,
     /// The runs for which an autoscaler promises a node.
     promised: BTreeSet<Position>,
-    is_closed: bool,
-    /// Since when a free node is large enough for the oldest run, and no run got a node.
-    stuck_since: Option<Timestamp>,
+    /// No autoscaler answers.
+    is_silent: bool,
+    /// The sizes for which an autoscaler adds no node, by namespace: a policy may give each namespace nodes of its own.
+    refused: HashMap<String, Sizes>,
+    /// The free nodes by name, as last observed.
+    free: HashMap<String, FreeNode>,
+    observed_at: Option<Timestamp>,
+    /// The runs whose placeholders left a node.
+    passed: BTreeSet<Position>,
+}
+
+/// A node without a run.
+#[derive(Debug)]
+struct FreeNode {
+    since: Timestamp,
+    /// The sizes of the runs whose placeholders left the node, by namespace.
+    left_by: HashMap<String, Sizes>,
 }
 
 impl Line {
-    /// An empty line. A closed line holds runs back.
-    pub(super) fn new(is_closed: bool) -> Self {
+    /// An empty line.
+    pub(super) fn new(is_silent: bool) -> Self {
         Self {
-            is_closed,
+            is_silent,
             ..Self::default()
         }
     }
@@ -41,11 +58,11 @@ impl Line {
         now: Timestamp,
         free: impl FnOnce() -> Vec<NodeFacts>,
     ) -> Option<Before> {
-        if !self.is_closed {
-            return None;
-        }
+        let ((namespace, _), run) = self.runs.get(&position)?.clone();
         let ahead = self.older(position).count();
-        (ahead > 0 && !self.is_turn(position, now, free)).then_some(Before::Waiting { ahead })
+        let may_wait = ahead > 0 && self.is_closed_for(&namespace, &run);
+        let waits = may_wait && !self.is_turn(position, &namespace, &run, now, free);
+        waits.then_some(Before::Waiting { ahead })
     }
 
     /// Continues the line of an earlier leader.
@@ -55,99 +72,131 @@ impl Line {
         let oldest = runs.next().map(|(_, (_, run))| run.placeholder);
         let is_full = oldest == Some(Stage::Unschedulable);
         let was_in_line = runs.any(|(at, (_, run))| run.placeholder == Stage::Missing && is_old(at));
-        self.is_closed |= is_full && was_in_line && self.promised.is_empty();
+        let is_unanswered = self.promised.is_empty() && self.refused.is_empty();
+        self.is_silent |= is_full && was_in_line && is_unanswered;
+    }
+
+    /// Whether the run has to wait for its turn: an autoscaler would not add a node for the run.
+    fn is_closed_for(&self, namespace: &str, run: &Waiting) -> bool {
+        let refused = self.refused.get(namespace);
+        let is_refused = refused.is_some_and(|sizes| sizes.has_at_most(&run.size));
+        self.promised.is_empty() && (self.is_silent || is_refused)
     }
 
     pub(super) fn is_empty(&self) -> bool {
         self.runs.is_empty()
     }
 
-    /// Returns the runs whose turn may have changed, because the line opened or closed.
+    /// Returns the runs whose turn may have changed.
     pub(super) fn record(&mut self, position: Position, name: Name, run: Waiting) -> Vec<Name> {
-        let was_closed = self.is_closed;
-        match run.answer {
+        self.promised.remove(&position);
+        let is_promised = !self.promised.is_empty();
+        let has_changed = match run.answer {
+            Answer::Pending => false,
+            Answer::Refusal | Answer::Silence if is_promised => false,
+            Answer::Refusal => self.refused.entry(name.0.clone()).or_default().add(&run.size),
+            Answer::Silence => !std::mem::replace(&mut self.is_silent, true),
             Answer::Promise => {
+                let was_closed = std::mem::take(&mut self.is_silent) || !self.refused.is_empty();
+                self.refused.clear();
                 self.promised.insert(position);
+                was_closed
             }
-            Answer::Pending | Answer::Refusal | Answer::Silence => {
-                self.promised.remove(&position);
-            }
+        };
+        if run.placeholder == Stage::Missing {
+            self.passed.remove(&position);
         }
-        let is_refused = matches!(run.answer, Answer::Refusal | Answer::Silence);
-        self.is_closed = self.promised.is_empty() && (self.is_closed || is_refused);
-        self.runs.insert(position, (name, run));
-        if self.is_closed == was_closed {
-            Vec::new()
-        } else {
+        let known = self.runs.remove(&position).map(|(_, known)| known.size);
+        self.runs.insert(position, (name, run.with_known_size(known)));
+        if has_changed {
             self.runs.values().map(|(name, _)| name.clone()).collect()
+        } else {
+            Vec::new()
         }
     }
 
-    /// Removes a run. Returns the runs whose turn may have come.
-    pub(super) fn remove(&mut self, position: Position) -> Vec<Name> {
+    /// Removes a run, which may have this node now. Returns the runs whose turn may have come.
+    pub(super) fn remove(&mut self, position: Position, node: Option<&str>) -> Vec<Name> {
+        node.map(|node| self.free.remove(node));
         self.runs.remove(&position);
         self.promised.remove(&position);
-        self.stuck_since = None;
+        self.passed.remove(&position);
         self.next()
     }
 
     /// The oldest runs without a placeholder that no other run shows to find no node.
     pub(super) fn next(&self) -> Vec<Name> {
-        let mut tried = Tried::default();
-        let may_go = |(_, run): &&(Name, Waiting)| {
-            let may_find_a_node = !tried.shows_no_node_for(run);
-            tried.add(run);
-            self.is_closed && run.placeholder == Stage::Missing && may_find_a_node
+        let mut tried = Sizes::default();
+        let may_go = |((namespace, _), run): &&(Name, Waiting)| {
+            let may_find_a_node = !tried.has_at_most(&run.size);
+            tried.add_tried(run);
+            self.is_closed_for(namespace, run) && run.placeholder == Stage::Missing && may_find_a_node
         };
         let next = self.runs.values().filter(may_go).take(NEW_AT_ONCE);
         next.map(|(name, _)| name.clone()).collect()
     }
 
-    fn is_turn(&mut self, position: Position, now: Timestamp, free: impl FnOnce() -> Vec<NodeFacts>) -> bool {
-        let Some((_, run)) = self.runs.get(&position).cloned() else {
-            return true;
-        };
-        let mut tried = Tried::default();
-        self.older(position).for_each(|older| tried.add(older));
+    fn is_turn(
+        &mut self,
+        position: Position,
+        namespace: &str,
+        run: &Waiting,
+        now: Timestamp,
+        free: impl FnOnce() -> Vec<NodeFacts>,
+    ) -> bool {
+        let (mut tried, mut tried_here) = (Sizes::default(), Sizes::default());
+        for ((other, _), older) in self.older(position) {
+            tried.add_tried(older);
+            if other == namespace {
+                tried_here.add_tried(older);
+            }
+        }
         match run.placeholder {
             Stage::New => true,
             Stage::Unschedulable => {
-                let with_placeholder = self.older(position).filter(|it| it.placeholder != Stage::Missing);
-                with_placeholder.take(TRIED_AT_ONCE).count() < TRIED_AT_ONCE || !tried.shows_no_node_for(&run)
+                let older = self.older(position);
+                let with_placeholder = older.filter(|(_, it)| it.placeholder != Stage::Missing);
+                with_placeholder.take(TRIED_AT_ONCE).count() < TRIED_AT_ONCE
+                    || !tried_here.has_at_most(&run.size)
             }
             Stage::Missing => {
-                !tried.shows_no_node_for(&run) && self.has_free_node(position, &run, now, free())
+                let finds_none = tried_here.has_at_most(&run.size);
+                let is_current = self.observed_at.is_some_and(|at| age(at, now) < OBSERVED_EVERY);
+                if finds_none && is_current {
+                    return false;
+                }
+                let free = free();
+                if !is_current {
+                    self.observe(&free, now);
+                }
+                let may_find_a_node = !tried.has_at_most(&run.size);
+                let is_left = |node: &NodeFacts| self.is_left_for(namespace, run, node, now);
+                !finds_none
+                    && (free.iter().any(is_left)
+                        || may_find_a_node && self.has_free_node(position, run, free))
             }
         }
     }
 
-    fn older(&self, position: Position) -> impl Iterator<Item = &Waiting> {
-        self.runs.range(..position).map(|(_, (_, older))| older)
+    fn older(&self, position: Position) -> impl Iterator<Item = &(Name, Waiting)> {
+        self.runs.range(..position).map(|(_, older)| older)
     }
 
     /// Whether a node is left that is large enough, after each older run has taken one.
-    fn has_free_node(
-        &mut self,
-        position: Position,
-        run: &Waiting,
-        now: Timestamp,
-        mut free: Vec<NodeFacts>,
-    ) -> bool {
-        if !self.is_patient(now, &free) {
-            return free.iter().any(|node| fits(&run.size, node));
-        }
-        let (mut tried, mut new) = (Tried::default(), 0);
-        for older in self.older(position) {
+    fn has_free_node(&self, position: Position, run: &Waiting, mut free: Vec<NodeFacts>) -> bool {
+        let (mut tried, mut new) = (Sizes::default(), 0);
+        for (at, (_, older)) in self.runs.range(..position) {
             match older.placeholder {
+                Stage::New | Stage::Unschedulable if self.passed.contains(at) => {}
                 Stage::Unschedulable => free.retain(|node| !fits(&older.size, node)),
-                Stage::Missing if tried.shows_no_node_for(older) => {}
+                Stage::Missing if tried.has_at_most(&older.size) => {}
                 Stage::Missing | Stage::New => {
                     let taken = free.iter().position(|node| fits(&older.size, node));
                     new += usize::from(taken.is_some() || older.placeholder == Stage::New);
                     taken.map(|taken| free.remove(taken));
                 }
             }
-            tried.add(older);
+            tried.add_tried(older);
             if new >= NEW_AT_ONCE {
                 return false;
             }
@@ -155,31 +204,76 @@ impl Line {
         free.iter().any(|node| fits(&run.size, node))
     }
 
-    /// Whether the older runs may still take the free nodes. If no run gets a node in time, something else keeps the oldest run
-    /// from the nodes, which must not keep other runs, also of other namespaces, from them.
-    fn is_patient(&mut self, now: Timestamp, free: &[NodeFacts]) -> bool {
-        let oldest = self.runs.values().next();
-        let is_stuck = oldest.is_some_and(|(_, run)| free.iter().any(|node| fits(&run.size, node)));
-        self.stuck_since = is_stuck.then_some(self.stuck_since.unwrap_or(now));
-        self.stuck_since
-            .is_none_or(|since| age(since, now) < TAKEN_WITHIN)
-    }
-}
-
-/// The sizes of runs that found no node.
-#[derive(Default)]
-struct Tried(Vec<Resources>);
-
-impl Tried {
-    fn add(&mut self, run: &Waiting) {
-        if run.placeholder == Stage::Unschedulable && !self.shows_no_node_for(run) {
-            self.0.push(run.size.clone());
+    /// Records since when nodes are free. A placeholder that left a node is not expected to take another: something else keeps it from
+    /// nodes, which must not keep other runs, also of other namespaces, from them.
+    fn observe(&mut self, free: &[NodeFacts], now: Timestamp) {
+        let mut before = std::mem::take(&mut self.free);
+        let known = free.iter().map(|node| {
+            let new = || FreeNode {
+                since: now,
+                left_by: HashMap::new(),
+            };
+            (node.name.clone(), before.remove(&node.name).unwrap_or_else(new))
+        });
+        self.free = known.collect();
+        self.observed_at = Some(now);
+        let with_placeholder = self
+            .runs
+            .iter()
+            .filter(|(_, (_, run))| run.placeholder != Stage::Missing);
+        for (at, ((namespace, _), run)) in with_placeholder {
+            for node in free.iter().filter(|node| fits(&run.size, node)) {
+                let known = self.free.get_mut(&node.name).filter(|it| it.is_left(now));
+                if let Some(known) = known {
+                    known.left_by.entry(namespace.clone()).or_default().add(&run.size);
+                    self.passed.insert(*at);
+                }
+            }
         }
     }
 
-    /// A run that asks for no more than this run found no node, so this run finds no node either.
-    fn shows_no_node_for(&self, run: &Waiting) -> bool {
-        self.0.iter().any(|size| size.beyond(&run.size).next().is_none())
+    /// Whether older runs do not take this node, and the run may: no run of its namespace that asked for no more left the node.
+    fn is_left_for(&self, namespace: &str, run: &Waiting, node: &NodeFacts, now: Timestamp) -> bool {
+        let known = self.free.get(&node.name).filter(|it| it.is_left(now));
+        let may_take = |it: &FreeNode| {
+            let sizes = it.left_by.get(namespace);
+            sizes.is_none_or(|sizes| !sizes.has_at_most(&run.size))
+        };
+        known.is_some_and(may_take) && fits(&run.size, node)
+    }
+}
+
+impl FreeNode {
+    /// Whether the node has been free for so long that the runs in line do not take it.
+    fn is_left(&self, now: Timestamp) -> bool {
+        age(self.since, now) >= TAKEN_WITHIN
+    }
+}
+
+/// Sizes of which none is at most another.
+#[derive(Debug, Default)]
+struct Sizes(Vec<Resources>);
+
+impl Sizes {
+    /// Returns whether the size is new.
+    fn add(&mut self, size: &Resources) -> bool {
+        let is_new = self.0.len() < MOST_SIZES && !self.has_at_most(size);
+        if is_new {
+            self.0.push(size.clone());
+        }
+        is_new
+    }
+
+    /// Adds the size of a run that found no node.
+    fn add_tried(&mut self, run: &Waiting) {
+        if run.placeholder == Stage::Unschedulable {
+            self.add(&run.size);
+        }
+    }
+
+    /// Whether a size is at most this size: what found no node for that size finds none for this size.
+    fn has_at_most(&self, wanted: &Resources) -> bool {
+        self.0.iter().any(|size| size.beyond(wanted).next().is_none())
     }
 }
 

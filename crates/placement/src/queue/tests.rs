@@ -5,6 +5,8 @@ use proptest::prelude::{Just, any, prop_oneof};
 use proptest::strategy::Strategy as Arbitrary;
 use proptest::{prop_assert, prop_assert_eq, proptest};
 
+mod namespaces;
+
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000 + second).unwrap()
 }
@@ -20,6 +22,7 @@ fn kind() -> Kind {
 fn run(number: usize, placeholder: Stage) -> Member {
     let waiting = Waiting {
         size: size("1"),
+        is_estimate: false,
         placeholder,
         answer: Answer::Pending,
     };
@@ -28,6 +31,7 @@ fn run(number: usize, placeholder: Stage) -> Member {
         name: ("ns".to_owned(), format!("run-{number}")),
         created: Some(at(i64::try_from(number).unwrap())),
         has_slot: placeholder != Stage::Missing,
+        node: None,
         waits: Some((kind(), waiting)),
     }
 }
@@ -44,6 +48,11 @@ fn answered(answer: Answer, mut run: Member) -> Member {
 
 fn refused(number: usize) -> Member {
     answered(Answer::Refusal, run(number, Stage::Unschedulable))
+}
+
+/// A run that found no node in a cluster without an autoscaler.
+fn unanswered(number: usize) -> Member {
+    answered(Answer::Silence, run(number, Stage::Unschedulable))
 }
 
 fn of_size(cpu: &str, mut run: Member) -> Member {
@@ -177,7 +186,7 @@ fn a_placeholder_that_found_no_node_goes_if_enough_older_ones_wait() {
 
 #[test]
 fn a_smaller_run_may_use_a_node_that_is_too_small_for_the_older_run() {
-    let large = || of_size("8", refused(0));
+    let large = || of_size("8", unanswered(0));
     let others = [
         of_size("8", run(1, Stage::Missing)),
         of_size("2", run(2, Stage::Missing)),
@@ -201,7 +210,7 @@ fn a_smaller_run_may_use_a_node_that_is_too_small_for_the_older_run() {
 
 #[test]
 fn a_node_that_the_oldest_run_cannot_use_does_not_wait_for_it_for_ever() {
-    let mut queue = queue([of_size("8", refused(0)), of_size("2", run(1, Stage::Missing))]);
+    let mut queue = queue([of_size("8", unanswered(0)), of_size("2", run(1, Stage::Missing))]);
     let mut ahead =
         |second, free: &[NodeFacts]| number_ahead(queue.before("uid-1", at(second), || free.to_vec()));
     let free = [node(0, "16")];
@@ -210,7 +219,7 @@ fn a_node_that_the_oldest_run_cannot_use_does_not_wait_for_it_for_ever() {
         [Some(1), Some(1), None]
     );
     assert_eq!(ahead(16, &[]), Some(1), "another run has the node");
-    assert_eq!(ahead(17, &free), Some(1), "it is free again");
+    assert_eq!(ahead(17, &free), None, "the older run left such a node");
 }
 
 #[test]
@@ -223,14 +232,13 @@ fn runs_whose_placeholders_get_no_pod_do_not_keep_a_free_node_from_other_runs_fo
             .chain([run(6, Stage::Missing)]),
     );
     queue.remove("uid-0");
-    let mut ahead = |second| number_ahead(queue.before("uid-6", at(second), || nodes(1)));
-    assert_eq!([0, 14, 15].map(&mut ahead), [Some(5), Some(5), None]);
-    queue.remove("uid-1");
+    let mut ahead = |second, node| number_ahead(queue.before("uid-6", at(second), || vec![node]));
+    let [first, second] = [0, 1].map(|name| node(name, "4"));
     assert_eq!(
-        number_ahead(queue.before("uid-6", at(16), || nodes(1))),
-        Some(4),
-        "a run got a node"
+        [0, 14, 15].map(|at| ahead(at, first.clone())),
+        [Some(5), Some(5), None]
     );
+    assert_eq!(ahead(16, second), None, "the others left such a node");
 }
 
 #[test]
@@ -321,23 +329,25 @@ proptest! {
         let turns = line.iter().map(|run| number_ahead(queue.before(&run.uid, at(9), || nodes(free))));
         let turns: Vec<_> = turns.collect();
         let line: Vec<_> = line.into_iter().map(|run| run.waits.clone().unwrap().1).collect();
-        let is_closed = line.iter().any(|run| run.answer == Answer::Refusal);
+        let is_refused = |run: &Waiting| line.iter().any(|it| it.answer == Answer::Refusal && it.size.beyond(&run.size).next().is_none());
         prop_assert_eq!(turns[0], None);
         for (place, (run, turn)) in line.iter().zip(&turns).enumerate() {
             let proves = |older: &Waiting| older.placeholder == Stage::Unschedulable && older.size.beyond(&run.size).next().is_none();
             match (run.placeholder, turn) {
                 (_, Some(ahead)) => {
-                    prop_assert!(*ahead == place && is_closed && run.placeholder != Stage::New);
+                    prop_assert!(*ahead == place && is_refused(run) && run.placeholder != Stage::New);
                     met.count("held back");
                 }
-                (Stage::Missing, None) if is_closed && place > 0 => {
+                (Stage::Missing, None) if is_refused(run) && place > 0 => {
                     prop_assert!(!line[..place].iter().any(proves) && free > 0);
                     met.count("let in");
                 }
                 (Stage::Missing | Stage::New | Stage::Unschedulable, None) => {}
             }
         }
-        let begun = line.iter().zip(&turns).skip(1).filter(|(run, turn)| run.placeholder == Stage::Missing && turn.is_none());
-        prop_assert!(!is_closed || begun.count() <= free.min(NEW_AT_ONCE));
+        let begun = line.iter().zip(&turns).skip(1).filter(|(run, turn)| {
+            run.placeholder == Stage::Missing && turn.is_none() && is_refused(run)
+        });
+        prop_assert!(begun.count() <= free.min(NEW_AT_ONCE));
     }
 }

@@ -136,6 +136,10 @@ fn the_size_of_a_run_is_what_its_placeholder_requests_or_would_request() {
     );
     let created = held().with_pod().spec(|spec| spec.size = amounts("cpu=2"));
     assert_eq!(size(&created), amounts("cpu=2"));
+    let is_estimate = |scene: &Scene| waiting(scene).unwrap().is_estimate;
+    assert!(is_estimate(&held().with_reserve("auto")));
+    assert!(!is_estimate(&held().with_reserve("auto").with_pod()));
+    assert!(!is_estimate(&held().with_reserve("cpu=4")));
 }
 
 #[test]
@@ -160,4 +164,17 @@ fn an_autoscaler_has_30_seconds_to_answer() {
         Answer::Promise
     );
     assert_eq!(waiting(&held().with_pod()).unwrap().answer, Answer::Pending);
+}
+
+#[test]
+fn a_placeholder_with_a_scheduling_gate_has_found_nothing_and_gets_no_answer() {
+    let gated = held().placeholder_unschedulable(40).change(|scene| {
+        let found = scene.pod.as_mut().unwrap().unschedulable.as_mut().unwrap();
+        *found = Unschedulable::from_condition(Some(Unschedulable::GATED), None, Some(found.since));
+    });
+    let waiting = waiting(&gated).unwrap();
+    assert_eq!(
+        (waiting.placeholder, waiting.answer),
+        (Stage::New, Answer::Pending)
+    );
 }

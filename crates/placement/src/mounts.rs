@@ -27,7 +27,7 @@ const IN_PROGRESS: [&str; 3] = [
     "volume.beta.kubernetes.io/storage-provisioner",
 ];
 /// The most alternatives of nodes, and the most values of a requirement, that are compared. Further volumes count as usable together with
-/// the others.
+/// the others, and do not restrict the placeholder.
 const MOST_TERMS: usize = 256;
 
 /// A PVC that a run names. The volume is read only if [`needs_volume`] says that the rule needs it.
@@ -63,22 +63,29 @@ pub fn needs_volume(run: &Run, claim: &PersistentVolumeClaim) -> bool {
 
 /// What the run's PVCs, in the order in which the run names them, mean to the placeholder in a cluster of these nodes, by name.
 pub fn constraints(run: &Run, claims: &[Claim], nodes: &BTreeMap<String, NodeFacts>) -> VolumeConstraints {
-    let mut constraints = VolumeConstraints::default();
+    let mut mountable = Vec::new();
     let mut usable = of_template(&run.template);
+    let own = required_by(&run.template);
+    let mut required = own.clone();
     for Claim {
         name,
         claim,
-        required,
+        required: volume,
     } in claims
     {
         match part(run, claim) {
             Part::None => {}
-            _ if !narrow(&mut usable, required.as_ref(), nodes) => {}
-            Part::Mounted => constraints.mountable.push(name.clone()),
-            Part::OfTasks => constraints.required.extend(required.clone()),
+            _ if !narrow(&mut usable, volume.as_ref(), nodes) => {}
+            Part::Mounted => mountable.push(name.clone()),
+            Part::OfTasks => {
+                narrow(&mut required, volume.as_ref(), nodes);
+            }
         }
     }
-    constraints
+    VolumeConstraints {
+        mountable,
+        required: if required == own { None } else { required },
+    }
 }
 
 fn part(run: &Run, claim: &PersistentVolumeClaim) -> Part {
@@ -128,15 +135,18 @@ fn waits_for_first_pod(claim: &PersistentVolumeClaim) -> bool {
     is_unbound && !is_in_progress
 }
 
+/// The required node affinity of the pod template.
+fn required_by(template: &PodTemplate) -> Option<NodeSelector> {
+    let affinity = template.affinity.as_ref()?.node_affinity.as_ref()?;
+    affinity
+        .required_during_scheduling_ignored_during_execution
+        .clone()
+}
+
 /// The nodes that the pod template of the run requires; `None` for all nodes.
 fn of_template(template: &PodTemplate) -> Option<NodeSelector> {
-    let affinity = template
-        .affinity
-        .as_ref()
-        .and_then(|it| it.node_affinity.as_ref());
     let mut affinity = NodeAffinity {
-        required_during_scheduling_ignored_during_execution: affinity
-            .and_then(|it| it.required_during_scheduling_ignored_during_execution.clone()),
+        required_during_scheduling_ignored_during_execution: required_by(template),
         ..NodeAffinity::default()
     };
     if !template.node_selector.is_empty() {

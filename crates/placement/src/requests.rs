@@ -164,8 +164,8 @@ fn create(observed: &Observation, enrolment: Enrolment, creation: &Creation, ima
         reserve: reserve(observed, creation),
         ..observed.run.clone()
     };
-    for volume in &creation.volumes.required {
-        run.template.restrict_to(volume);
+    if let Some(nodes) = &creation.volumes.required {
+        run.template.require(nodes.clone());
     }
     if let Some(nodes) = &creation.warm_nodes {
         nodes.prefer_in(&mut run.template);

@@ -2,7 +2,6 @@
 
 use crate::keys;
 use crate::names::RunKey;
-use crate::volume;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Affinity, LocalObjectReference, NodeSelector, Toleration};
 use std::collections::BTreeMap;
@@ -231,9 +230,10 @@ pub struct PodTemplate {
 }
 
 impl PodTemplate {
-    /// Restricts the pods to nodes that can use this volume.
-    pub(crate) fn restrict_to(&mut self, volume: &NodeSelector) {
+    /// Sets the nodes that the pods require.
+    pub(crate) fn require(&mut self, nodes: NodeSelector) {
         let affinity = self.affinity.get_or_insert_default();
-        volume::restrict(affinity.node_affinity.get_or_insert_default(), volume);
+        let affinity = affinity.node_affinity.get_or_insert_default();
+        affinity.required_during_scheduling_ignored_during_execution = Some(nodes);
     }
 }

@@ -90,8 +90,14 @@ fn requirements(term: &NodeSelectorTerm) -> impl Iterator<Item = &NodeSelectorRe
     labels.chain(term.match_fields.iter().flatten())
 }
 
-fn concatenated<'a, T: Clone + 'a>(lists: impl Iterator<Item = &'a Vec<T>>) -> Option<Vec<T>> {
-    let all: Vec<_> = lists.flatten().cloned().collect();
+/// The requirements of all lists, without duplicates.
+fn concatenated<'a, T: Clone + PartialEq + 'a>(lists: impl Iterator<Item = &'a Vec<T>>) -> Option<Vec<T>> {
+    let mut all: Vec<T> = Vec::new();
+    for requirement in lists.flatten() {
+        if !all.contains(requirement) {
+            all.push(requirement.clone());
+        }
+    }
     (!all.is_empty()).then_some(all)
 }
 

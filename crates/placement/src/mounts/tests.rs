@@ -70,7 +70,7 @@ fn mounted(run: &Run, volumes: &[(&str, Option<NodeSelector>)]) -> Vec<String> {
         .map(|(name, required)| claim(name, &json!({}), required))
         .collect();
     let constraints = constraints(run, &claims, &nodes());
-    assert_eq!(constraints.required, []);
+    assert_eq!(constraints.required, None);
     constraints.mountable
 }
 
@@ -145,8 +145,31 @@ fn the_placeholder_requires_a_node_of_each_volume_that_it_leaves_to_the_tasks() 
     );
     assert_eq!(
         (found.mountable, found.required),
-        (vec!["west".to_owned()], vec![zone("west")])
+        (vec!["west".to_owned()], Some(zone("west")))
     );
+}
+
+/// As for the volumes of a regional disk. Combined without limits, thirty such volumes have a billion alternatives.
+#[test]
+fn many_volumes_that_are_left_to_the_tasks_require_their_common_zones() {
+    let exclusive = json!({"spec": {"accessModes": ["ReadWriteOncePod"]}});
+    let names: Vec<_> = (0..30).map(|number| format!("disk-{number}")).collect();
+    let names: Vec<_> = names.iter().map(String::as_str).collect();
+    let zones = selector(&json!([is("zone", &["a"]), is("zone", &["b"])]));
+    let claims: Vec<_> = names
+        .iter()
+        .map(|name| claim(name, &exclusive, Some(zones.clone())))
+        .collect();
+    let mut run = run(&names);
+    assert_eq!(constraints(&run, &claims, &nodes()).required, Some(zones));
+    let gpu = json!({"matchExpressions": [{"key": "gpu", "operator": "Exists"}]});
+    run.template.require(selector(&json!([gpu])));
+    let required = constraints(&run, &claims, &nodes()).required.unwrap();
+    let keys = required.node_selector_terms.iter().map(|term| {
+        let requirements = term.match_expressions.iter().flatten();
+        requirements.map(|it| it.key.as_str()).collect::<Vec<_>>()
+    });
+    assert_eq!(keys.collect::<Vec<_>>(), [["gpu", "zone"], ["gpu", "zone"]]);
 }
 
 #[test]
@@ -177,7 +200,7 @@ fn a_volume_that_no_node_of_the_pod_template_can_use_is_left_to_the_tasks() {
     assert!(mounted(&run, &[("a", Some(zone("west")))]).is_empty());
     assert_eq!(mounted(&run, &[("a", Some(zone("east")))]), ["a"]);
     run.template = PodTemplate::default();
-    run.template.restrict_to(&zone("east"));
+    run.template.require(zone("east"));
     assert!(mounted(&run, &[("a", Some(zone("west")))]).is_empty());
 }
 

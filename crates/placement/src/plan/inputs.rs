@@ -63,8 +63,9 @@ pub struct Quota {
 pub struct VolumeConstraints {
     /// The PVCs that the placeholder mounts.
     pub mountable: Vec<String>,
-    /// The required node affinity of the volumes that the placeholder must not mount.
-    pub required: Vec<NodeSelector>,
+    /// The required node affinity of the run and of the volumes that the placeholder must not mount; `None` if these volumes require
+    /// nothing.
+    pub required: Option<NodeSelector>,
 }
 
 /// The run's task pods, counted at the API server.

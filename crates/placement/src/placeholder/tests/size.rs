@@ -8,6 +8,7 @@ use crate::requests::resize_patch;
 use crate::reserve;
 use crate::resources::Resources;
 use crate::strategy::Enrolment;
+use crate::volume::restrict;
 
 fn reserving(reserve: &str) -> Run {
     Run {
@@ -232,7 +233,8 @@ fn a_pin_is_added_to_the_node_affinity_of_run_and_volumes_and_is_removed_alone()
     let mut run = demanding_run();
     let west = json!({"matchExpressions": [{"key": "zone", "operator": "In", "values": ["west"]}]});
     let volume = serde_json::from_value(json!({"nodeSelectorTerms": [west]})).unwrap();
-    run.template.restrict_to(&volume);
+    let affinity = run.template.affinity.get_or_insert_default();
+    restrict(affinity.node_affinity.get_or_insert_default(), &volume);
     let set = made(&run, &Config::default());
     let pinned = patched(set.clone(), &change(&set, recreate(Some("n1"))));
     let term =

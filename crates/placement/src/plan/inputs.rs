@@ -148,8 +148,9 @@ impl Default for Inputs {
 
 impl TaskCount {
     /// A new count, after the previous count if there was one. `ended` is the end of the last pod of the group, if an
-    /// ended pod still exists.
+    /// ended pod still exists; an end in the future, by the clock of a node, is not known.
     pub fn after(before: Option<Self>, live: usize, ended: Option<Timestamp>, now: Timestamp) -> Self {
+        let ended = ended.filter(|ended| *ended <= now);
         let quiet_since = match before {
             _ if live > 0 => None,
             Some(before) if before.live > 0 => Some(now),

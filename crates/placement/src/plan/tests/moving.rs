@@ -308,6 +308,7 @@ fn a_task_count_has_the_time_since_which_no_task_is_on_the_node() {
         (None, 1, Some(ago(5)), task_count(1, None)),
         (None, 0, Some(ago(5)), task_count(0, Some(ago(5)))),
         (None, 0, None, task_count(0, None)),
+        (None, 0, Some(ago(-60)), task_count(0, None)),
         (
             Some(task_count(2, None)),
             0,

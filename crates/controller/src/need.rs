@@ -18,7 +18,6 @@ use placement::requests::Operation;
 use placement::resources::Resources;
 use placement::run::Run;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use tekton::tasks::{Body, Pipeline, PipelineTask, RunRequests, Task, tasks};
@@ -27,7 +26,7 @@ use tracing::debug;
 /// The most Task objects that are read for one run.
 const MOST_TASKS: usize = 20;
 
-/// What the definitions of a run's tasks say, as far as they can be read.
+/// What the definitions of a run's tasks say, as far as they can be read. Tasks that opted out are left out: other nodes run them.
 #[derive(Debug, Default)]
 pub(crate) struct Definitions {
     /// For each resource, the largest request of a task.
@@ -71,22 +70,25 @@ impl Cluster {
             None => Some(spec["pipelineSpec"].take()),
         };
         let pipeline = pipeline.unwrap_or_default();
-        let embedded = tasks(&pipeline).filter_map(|task| match task.body {
+        let tasks: Vec<_> = tasks(&pipeline)
+            .filter(|task| !task.is_opted_out(&spec))
+            .collect();
+        let embedded = tasks.iter().filter_map(|task| match task.body {
             Body::Embedded(body) => Some(task.asks(body, &spec)),
             Body::Named(_) | Body::Elsewhere => None,
         });
         let mut largest = embedded.fold(Resources::default(), Resources::or_more);
         let mut images = BTreeMap::new();
-        for name in named_tasks(&pipeline).into_iter().take(MOST_TASKS) {
+        for name in named_tasks(&tasks).into_iter().take(MOST_TASKS) {
             if let Some(found) = self.definition::<Task>(namespace, name).await? {
-                let alike = tasks(&pipeline).filter(|task| task.body == Body::Named(name));
+                let alike = tasks.iter().filter(|task| task.body == Body::Named(name));
                 let sizes = alike.map(|task| task.asks(&found.spec, &spec));
                 largest = sizes.fold(largest, Resources::or_more);
                 images.insert(name, Images::new(tekton::tasks::images(&found.spec), most));
             }
         }
         Ok(Definitions {
-            images: all_images(&pipeline, &images, most),
+            images: all_images(&tasks, &images, most),
             need: expected(largest),
         })
     }
@@ -112,13 +114,13 @@ fn expected(largest: Resources) -> ExpectedRequests {
 }
 
 /// The images of all tasks, in the order of the tasks. `named` has the images of the Task objects.
-fn all_images(pipeline: &Value, named: &BTreeMap<&str, Images>, most: usize) -> Images {
-    let of_task = |task: PipelineTask<'_>| match task.body {
+fn all_images(tasks: &[PipelineTask<'_>], named: &BTreeMap<&str, Images>, most: usize) -> Images {
+    let of_task = |task: &PipelineTask<'_>| match task.body {
         Body::Embedded(spec) => Images::new(tekton::tasks::images(spec), most),
         Body::Named(name) => named.get(name).cloned().unwrap_or_default(),
         Body::Elsewhere => Images::default(),
     };
-    let all: Vec<_> = tasks(pipeline).map(of_task).collect();
+    let all: Vec<_> = tasks.iter().map(of_task).collect();
     Images::new(all.iter().flat_map(Images::iter), most)
 }
 
@@ -138,9 +140,9 @@ fn ended(pod: &PodView) -> Option<Timestamp> {
     pod.ends().collect::<Option<Vec<_>>>()?.into_iter().max()
 }
 
-/// The names of the Task objects that the tasks of a Pipeline refer to.
-fn named_tasks(pipeline: &Value) -> BTreeSet<&str> {
-    let names = tasks(pipeline).filter_map(|task| match task.body {
+/// The names of the Task objects that these tasks of a Pipeline refer to.
+fn named_tasks<'a>(tasks: &[PipelineTask<'a>]) -> BTreeSet<&'a str> {
+    let names = tasks.iter().filter_map(|task| match task.body {
         Body::Named(name) => Some(name),
         Body::Embedded(_) | Body::Elsewhere => None,
     });
@@ -151,7 +153,8 @@ fn named_tasks(pipeline: &Value) -> BTreeSet<&str> {
 mod tests {
     use super::*;
     use crate::fixture::{Server, at, cluster, run};
-    use serde_json::json;
+    use placement::keys;
+    use serde_json::{Value, json};
 
     fn steps(cpu: &str) -> Value {
         json!({"steps": [{"computeResources": {"requests": {"cpu": cpu}}}]})
@@ -162,12 +165,14 @@ mod tests {
         let cases = [("3", "1", "cpu=3"), ("1", "2", "cpu=2")];
         for (named, embedded, asks) in cases {
             let mut server = Server::start();
-            let found =
-                json!({"metadata": {"name": "build", "uid": "u1"}, "spec": {"pipelineRef": {"name": "all"}}});
+            let labels = json!({keys::OPT_IN: "false"});
+            let opted_out = json!({"pipelineTaskName": "elsewhere", "metadata": {"labels": labels}});
+            let found = json!({"metadata": {"name": "build", "uid": "u1"}, "spec": {"pipelineRef": {"name": "all"}, "taskRunSpecs": [opted_out]}});
             server.answer(200, json!({"metadata": {}, "items": [found]}));
             let tasks = json!([
                 {"name": "a", "taskRef": {"name": "compile"}},
                 {"name": "b", "taskSpec": steps(embedded)},
+                {"name": "elsewhere", "taskSpec": steps("64")},
             ]);
             server.answer(
                 200,

@@ -156,13 +156,9 @@ fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
         }
 }
 
-/// The nearest of the nodes where the run may start: the node that is short of the fewest resources, then the node with
-/// the largest amounts.
-pub fn largest(nodes: &[NodeFacts], tolerations: &[Toleration], asked: &Resources) -> Option<NodeOffer> {
-    let offers = nodes
-        .iter()
-        .filter(|node| state(Some(node), tolerations) == NodeState::Usable)
-        .map(|node| offer(node, asked));
+/// The nearest of these nodes: the node that is short of the fewest resources, then the node with the largest amounts.
+pub fn largest<'a>(nodes: impl Iterator<Item = &'a NodeFacts>, asked: &Resources) -> Option<NodeOffer> {
+    let offers = nodes.map(|node| offer(node, asked));
     offers.min_by_key(|offer| {
         let offered: Vec<_> = offer
             .amounts

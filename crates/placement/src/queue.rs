@@ -262,11 +262,16 @@ impl Queue {
     }
 }
 
-/// Whether a node is possible for the placeholder of the run, apart from what other pods use.
-pub fn possible_nodes(run: &Run, config: &Config) -> impl Fn(&NodeFacts) -> bool {
+/// The labels and the node affinity that the placeholder of the run requires of its node.
+pub(crate) fn required_of_node(run: &Run, config: &Config) -> NodeRequirements {
     let affinity = run.template.affinity.as_ref();
     let affinity = affinity.and_then(|it| it.node_affinity.clone());
-    let required = NodeRequirements::new(node_selector(&run.template, config), affinity);
+    NodeRequirements::new(node_selector(&run.template, config), affinity)
+}
+
+/// Whether a node is possible for the placeholder of the run, apart from what other pods use.
+pub fn possible_nodes(run: &Run, config: &Config) -> impl Fn(&NodeFacts) -> bool {
+    let required = required_of_node(run, config);
     let tolerations = tolerations_with(run, &config.placeholder_tolerations);
     move |node| state(Some(node), &tolerations) == NodeState::Usable && required.are_met_by(node)
 }

@@ -9,6 +9,8 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use placement::bounded::Fields;
+use placement::keys;
+use placement::opt_in::DECLINED;
 use placement::resources::Resources;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
@@ -91,8 +93,13 @@ static RUN: Fields = Fields::Object(&[
         "taskRunSpecs",
         Fields::List(&Fields::Object(&[
             ("pipelineTaskName", Fields::Scalar),
+            (
+                "metadata",
+                Fields::Object(&[("labels", Fields::Object(&[(keys::OPT_IN, Fields::Scalar)]))]),
+            ),
             ("computeResources", RESOURCES),
             ("stepSpecs", STEPS),
+            ("sidecarSpecs", STEPS),
         ])),
     ),
 ]);
@@ -216,39 +223,45 @@ pub fn images(task: &Value) -> impl Iterator<Item = &str> {
 impl PipelineTask<'_> {
     /// The requests of the task's pod, from the spec of the task and from the overrides in the spec of the run.
     pub fn asks(&self, task: &Value, run: &Value) -> Resources {
+        let of_run = self.of_run(run);
+        let sidecars = all_requests(&task["sidecars"], &of_run["sidecarSpecs"], &Value::Null);
+        let steps = match &of_run["computeResources"] {
+            whole @ Value::Object(_) => requests([whole]),
+            _ => all_requests(&task["steps"], &of_run["stepSpecs"], &task["stepTemplate"]),
+        };
+        steps.and(&sidecars)
+    }
+
+    /// Whether the run gives the task the opt-in label with the value `false`.
+    pub fn is_opted_out(&self, run: &Value) -> bool {
+        self.of_run(run)["metadata"]["labels"][keys::OPT_IN] == DECLINED
+    }
+
+    /// The entry of the task in the spec of the run.
+    fn of_run<'a>(&self, run: &'a Value) -> &'a Value {
         let mut specs = items(&run["taskRunSpecs"]);
         let of_run = specs.find(|it| it["pipelineTaskName"] == self.name);
-        let of_run = of_run.unwrap_or(&Value::Null);
-        let sidecars = items(&task["sidecars"]).map(|it| requests(&it["computeResources"], &Value::Null));
-        let steps = match &of_run["computeResources"] {
-            Value::Object(_) => requests(&of_run["computeResources"], &Value::Null),
-            _ => steps(task, of_run),
-        };
-        sidecars.fold(steps, |sum, sidecar| sum.and(&sidecar))
+        of_run.unwrap_or(&Value::Null)
     }
 }
 
-fn steps(task: &Value, of_run: &Value) -> Resources {
-    let template = &task["stepTemplate"]["computeResources"];
-    let one = |step: &Value| {
-        let mut changed = items(&of_run["stepSpecs"]);
-        let changed = changed.find(|it| !it["name"].is_null() && it["name"] == step["name"]);
-        let own = changed.map_or(&step["computeResources"], |it| &it["computeResources"]);
-        requests(own, template)
+/// The sum of the requests of all containers. Overrides name a container, and are merged with its resources as the template is.
+fn all_requests(containers: &Value, overrides: &Value, template: &Value) -> Resources {
+    let of_one = |container: &Value| {
+        let mut changed = items(overrides);
+        let changed = changed.find(|it| !it["name"].is_null() && it["name"] == container["name"]);
+        let changed = changed.unwrap_or(&Value::Null);
+        requests([template, container, changed].map(|it| &it["computeResources"]))
     };
-    let steps = items(&task["steps"]).map(one);
-    steps.fold(Resources::default(), |sum, step| sum.and(&step))
+    let requests = items(containers).map(of_one);
+    requests.fold(Resources::default(), |sum, one| sum.and(&one))
 }
 
-/// A limit without a request counts as a request.
-fn requests(own: &Value, template: &Value) -> Resources {
+/// Later resources override earlier resources. A limit without a request counts as a request.
+fn requests<const N: usize>(resources: [&Value; N]) -> Resources {
+    let of_kind = |kind: &'static str| resources.iter().map(move |it| &it[kind]);
     let mut amounts = BTreeMap::new();
-    for from in [
-        &template["limits"],
-        &own["limits"],
-        &template["requests"],
-        &own["requests"],
-    ] {
+    for from in of_kind("limits").chain(of_kind("requests")) {
         for (name, amount) in from.as_object().into_iter().flatten() {
             let text = amount.as_str().map_or_else(|| amount.to_string(), str::to_owned);
             amounts.insert(name.clone(), Quantity(text));
@@ -262,128 +275,4 @@ fn items(list: &Value) -> impl Iterator<Item = &Value> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    fn asks(task: &Value, run: &Value) -> String {
-        let only = PipelineTask {
-            name: "build",
-            body: Body::Elsewhere,
-        };
-        only.asks(task, run).to_string()
-    }
-
-    fn step(name: &str, resources: &Value) -> Value {
-        json!({"name": name, "computeResources": resources})
-    }
-
-    #[test]
-    fn a_task_requests_the_sum_of_its_steps_and_sidecars_with_defaults_from_the_template() {
-        let task = json!({
-            "stepTemplate": {"computeResources": {"requests": {"cpu": "500m", "memory": "1Gi"}}},
-            "steps": [
-                step("a", &json!({"requests": {"cpu": "2"}})),
-                step("b", &json!({"limits": {"nvidia.com/gpu": 1}})),
-                {"name": "c"},
-            ],
-            "sidecars": [step("db", &json!({"requests": {"memory": "1Gi"}}))],
-        });
-        assert_eq!(asks(&task, &Value::Null), "cpu=3, memory=4Gi, nvidia.com/gpu=1");
-    }
-
-    #[test]
-    fn requests_in_the_run_override_requests_in_the_task() {
-        let task = json!({"steps": [step("a", &json!({"requests": {"cpu": "2"}})), {"name": "b"}]});
-        let of_run = |spec: Value| {
-            let mut spec = spec;
-            spec["pipelineTaskName"] = json!("build");
-            json!({"taskRunSpecs": [{"pipelineTaskName": "test", "computeResources": {"requests": {"cpu": "9"}}}, spec]})
-        };
-        let whole = json!({"computeResources": {"requests": {"cpu": "5"}}});
-        assert_eq!(asks(&task, &of_run(whole)), "cpu=5");
-        let step_of_run = json!({"stepSpecs": [step("b", &json!({"requests": {"cpu": "1"}}))]});
-        assert_eq!(asks(&task, &of_run(step_of_run)), "cpu=3");
-    }
-
-    #[test]
-    fn the_images_of_a_task_are_those_of_its_steps_and_sidecars_with_a_default_from_the_template() {
-        let image = |image: &str| json!({"image": image});
-        let spec = json!({
-            "stepTemplate": image("base"),
-            "steps": [image("golang"), {"name": "without"}, 7],
-            "sidecars": [image("db"), {"name": "without"}],
-        });
-        let read: Task = serde_json::from_value(json!({"spec": spec})).unwrap();
-        let known: Vec<_> = images(&read.spec).collect();
-        assert_eq!(known, ["golang", "base", "base", "db"]);
-        assert_eq!(
-            images(&json!({"steps": [{"ref": {"name": "action"}}]})).count(),
-            0
-        );
-    }
-
-    #[test]
-    fn the_timeout_of_a_taskrun_ends_after_its_start() {
-        let deadline = |spec: Value, status: Value| {
-            let created = json!({"creationTimestamp": "2026-01-01T07:59:58Z"});
-            let read = serde_json::from_value::<TaskRun>(
-                json!({"metadata": created, "spec": spec, "status": status}),
-            );
-            read.unwrap().deadline().map(|at| at.to_string())
-        };
-        let started = || json!({"startTime": "2026-01-01T08:00:00Z"});
-        let at = |text: &str| Some(text.to_owned());
-        assert_eq!(
-            deadline(json!({"timeout": "1h0m30s"}), started()),
-            at("2026-01-01T09:00:30Z")
-        );
-        assert_eq!(deadline(json!({"timeout": "0s"}), started()), None, "no timeout");
-        assert_eq!(deadline(json!({}), started()), None);
-        assert_eq!(
-            deadline(json!({"timeout": "1h"}), json!({})),
-            at("2026-01-01T08:59:58Z"),
-            "the start is not stored yet"
-        );
-        assert_eq!(
-            deadline(json!({"timeout": ["1h"]}), json!("odd")),
-            None,
-            "malformed"
-        );
-        assert_eq!(deadline(json!({"timeout": "9999999999999s"}), started()), None);
-    }
-
-    #[test]
-    fn parameters_and_malformed_amounts_count_as_zero() {
-        let task =
-            json!({"steps": [step("a", &json!({"requests": {"cpu": "$(params.cpu)", "memory": "1Gi"}})), 7]});
-        assert_eq!(asks(&task, &json!({"taskRunSpecs": "odd"})), "memory=1Gi");
-        assert_eq!(tasks(&json!("odd")).count(), 0);
-    }
-
-    #[test]
-    fn the_definition_of_a_task_is_embedded_named_or_elsewhere() {
-        let spec = json!({"steps": []});
-        let pipeline = json!({
-            "tasks": [
-                {"name": "a", "taskSpec": spec},
-                {"name": "b", "taskRef": {"name": "t"}},
-                {"name": "c", "taskRef": {"name": "t", "kind": "Custom", "apiVersion": "example.com/v1"}},
-                {"name": "d", "taskRef": {"resolver": "git"}},
-            ],
-            "finally": [{"name": "e", "taskRef": {"name": "t", "kind": "Task"}}],
-        });
-        let bodies: Vec<_> = tasks(&pipeline).map(|task| task.body).collect();
-        let named = Body::Named("t");
-        assert_eq!(
-            bodies,
-            [
-                Body::Embedded(&spec),
-                named,
-                Body::Elsewhere,
-                Body::Elsewhere,
-                named
-            ]
-        );
-    }
-}
+mod tests;

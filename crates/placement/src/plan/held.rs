@@ -15,10 +15,10 @@ use crate::attempts::{Before, Turn};
 use crate::config::ReleaseWhen;
 use crate::image_pull::Images;
 use crate::messages;
-use crate::node::{NodeOffer, largest};
+use crate::node::{NodeOffer, largest, untolerated};
 use crate::placeholder::size::{is_automatic, within_limits};
 use crate::pod_rejection::{self, PermanentRejection};
-use crate::queue::ANSWER_WITHIN;
+use crate::queue::{ANSWER_WITHIN, required_of_node};
 use crate::run::HeldFrom;
 use crate::strategy::Enrolment;
 use std::time::Duration;
@@ -202,7 +202,13 @@ fn unschedulable_with_reserve(observed: &Observation) -> Option<(&PlaceholderPod
 }
 
 fn nearest(observed: &Observation, pod: &PlaceholderPod) -> Option<NodeOffer> {
-    largest(&observed.cluster.nodes, &pod.tolerations, &pod.shape.requests)
+    let required = required_of_node(&observed.run, &observed.config);
+    let nodes = observed
+        .cluster
+        .nodes
+        .iter()
+        .filter(|node| untolerated(node, &pod.tolerations).next().is_none() && required.are_met_by(node));
+    largest(nodes, &pod.shape.requests)
 }
 
 /// Scales the placeholder up once its previous pod has ended. A held run has no other pods to wait for.

@@ -234,14 +234,15 @@ impl WaitingPod {
     /// Records whether the labels or the taints of the placeholder's node keep the pod away.
     #[must_use]
     pub fn beside(self, node: Option<&NodeFacts>) -> Self {
-        let excludes = |node: &NodeFacts| {
-            let is_tainted = untolerated(node, &self.tolerations).next().is_some();
-            is_tainted || !self.requires.are_met_by(node)
-        };
         Self {
-            excludes_node: node.is_some_and(excludes),
+            excludes_node: node.is_some_and(|node| !self.may_start_on(node)),
             ..self
         }
+    }
+
+    /// Whether neither the labels nor the taints of the node keep the pod away.
+    pub(crate) fn may_start_on(&self, node: &NodeFacts) -> bool {
+        untolerated(node, &self.tolerations).next().is_none() && self.requires.are_met_by(node)
     }
 }
 

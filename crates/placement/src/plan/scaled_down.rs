@@ -186,10 +186,12 @@ fn requeue_by_placeholder(
 }
 
 fn no_fit(observed: &Observation, pod: &WaitingPod, message: &str) -> Decision {
+    let nodes = observed.cluster.nodes.iter();
+    let nodes = nodes.filter(|node| pod.may_start_on(node));
     Decision::Wait(Wait::Fit {
         pod: pod.name.clone(),
         requests: pod.requests.clone(),
         message: message.to_owned(),
-        largest: largest(&observed.cluster.nodes, &pod.tolerations, &pod.requests),
+        largest: largest(nodes, &pod.requests),
     })
 }

@@ -5,6 +5,7 @@ use super::*;
 use crate::automatic_reserve::{ExpectedRequests, PodUsage, Source};
 use crate::fixture;
 use crate::keys;
+use crate::node::NodeFacts;
 use crate::requests::{Object, Operation, Verb};
 use crate::reserve::ReserveSetting;
 use serde_json::{Value, json};
@@ -119,6 +120,33 @@ fn an_automatic_reserve_that_fits_no_node_is_given_up_unless_an_autoscaler_adds_
     let early = decided(&too_large(12), None);
     assert!(!is_given_up(&early));
     assert_eq!(early.again, Some(Duration::from_secs(18)));
+}
+
+#[test]
+fn an_automatic_reserve_that_fits_only_nodes_which_the_run_cannot_use_is_given_up() {
+    let mut cordoned = node("cordoned", "cpu=64,memory=64Gi");
+    cordoned.unschedulable = true;
+    let own = |name: &str, mut node: NodeFacts| {
+        node.labels.insert("pool".to_owned(), name.to_owned());
+        node
+    };
+    let nodes = [
+        own("ci", node("n", "cpu=2,memory=16Gi")),
+        own("other", node("large", "cpu=64,memory=64Gi")),
+        own("ci", cordoned),
+    ];
+    let scene = too_large(30).change(|scene| {
+        scene
+            .run
+            .template
+            .node_selector
+            .insert("pool".to_owned(), "ci".to_owned());
+        scene.cluster.nodes = nodes.into();
+    });
+    assert!(is_given_up(&decided(&scene, None)));
+    let usable = own("ci", node("large", "cpu=64,memory=64Gi"));
+    let fits = scene.change(|scene| scene.cluster.nodes.push(usable));
+    assert!(!is_given_up(&decided(&fits, None)));
 }
 
 #[test]

@@ -200,7 +200,7 @@ fn acted(turns: &Turns, entry: &mut RunMemory, observed: &Observation, step: &St
             entry.made_room(observed.now);
             None
         }
-        Event::PodMissing { .. } | Event::SizedWithinLimits { .. } => {
+        Event::PodMissing { .. } | Event::SizedWithinLimits { .. } | Event::ReserveOverQuota { .. } => {
             let turn = |wanted| turns.retry_at(&observed.run, wanted);
             Some(entry.requeues.sent(observed.now, turn))
         }

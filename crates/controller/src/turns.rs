@@ -9,10 +9,10 @@ use crate::observe::Stores;
 use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
 use jiff::Timestamp;
 use kube::runtime::reflector::ObjectRef;
-use placement::attempts::{Attempts, Before, Position, Turn};
-use placement::messages;
+use placement::attempts::{Attempts, Before, Position, Rejection, Turn};
 use placement::plan::{Observation, State};
 use placement::queue::{Member, Name, Queue, Stage, Waiting};
+use placement::quota_room::rejection;
 use placement::run::Run;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -70,16 +70,13 @@ impl Turns {
             self.leave(run);
             return before.map_or(Turn::Now, Turn::Later);
         }
-        let is_rejected = observed
-            .messages
-            .failed_create
-            .as_deref()
-            .is_some_and(messages::is_over_quota);
+        let message = observed.messages.failed_create.as_deref();
+        let rejection = message.and_then(rejection);
         self.with(run, |namespace| {
             let position = position(run);
             namespace
                 .attempts
-                .record(position.clone(), &run.key.name, is_rejected);
+                .record(position.clone(), &run.key.name, rejection);
             namespace.attempts.turn(&position)
         })
     }
@@ -127,7 +124,8 @@ impl Turns {
     /// Records that a quota rejected the run's placeholder.
     pub(crate) fn rejected(&self, run: &Run) {
         self.with(run, |namespace| {
-            namespace.attempts.record(position(run), &run.key.name, true);
+            let rejection = Some(Rejection::Full);
+            namespace.attempts.record(position(run), &run.key.name, rejection);
         });
     }
 

@@ -2,7 +2,7 @@
 //!
 //! After a `ResourceQuota` rejected a placeholder, further attempts in the namespace fail as well until room comes. Each attempt
 //! costs requests of the StatefulSet controller, whose client has few requests per second for the whole cluster. So only the two
-//! oldest runs of the namespace try then; the other runs wait.
+//! oldest runs of the namespace try then; the other runs wait. A run that requests more than the quota allows at all comes last.
 
 use crate::caps::OverCap;
 use jiff::Timestamp;
@@ -46,20 +46,29 @@ pub enum Before {
     OverCap(OverCap),
 }
 
+/// How a quota rejected a placeholder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rejection {
+    /// Other objects use up the quota.
+    Full,
+    /// The placeholder requests more than the quota allows.
+    TooLarge,
+}
+
 #[derive(Clone, Debug)]
 struct Waiting {
     name: String,
-    is_rejected: bool,
+    rejection: Option<Rejection>,
 }
 
 impl Attempts {
-    /// Adds a run. `is_rejected` says that a quota rejected the placeholder, which counts until the run has a pod.
-    pub fn record(&mut self, run: Position, name: &str, is_rejected: bool) {
+    /// Adds a run. A rejection counts until the run has a pod.
+    pub fn record(&mut self, run: Position, name: &str, rejection: Option<Rejection>) {
         let waiting = self.0.entry(run).or_insert_with(|| Waiting {
             name: name.to_owned(),
-            is_rejected,
+            rejection,
         });
-        waiting.is_rejected |= is_rejected;
+        waiting.rejection = rejection.or(waiting.rejection);
     }
 
     /// Whether it is the run's turn.
@@ -75,27 +84,26 @@ impl Attempts {
         }
     }
 
-    fn may_try(&self, run: &Position) -> bool {
-        self.0.keys().take(self.limit()).any(|position| position == run)
+    fn may_try(&self, (_, uid): &Position) -> bool {
+        self.next().any(|(next, _)| next == uid)
     }
 
     /// Removes a run that has a pod or needs no pod. Returns the names of the runs that may try since then.
     pub fn remove(&mut self, run: &Position) -> Vec<String> {
-        let before = if self.may_try(run) {
-            self.limit() - 1
+        if self.0.contains_key(run) {
+            self.forget(|uid| uid == run.1)
         } else {
-            self.limit()
-        };
-        if self.0.remove(run).is_none() {
-            return Vec::new();
+            Vec::new()
         }
-        let others = self.next().skip(before);
-        others.map(|(_, name)| name.to_owned()).collect()
     }
 
     /// UID and name of the runs that may try now.
     pub fn next(&self) -> impl Iterator<Item = (&str, &str)> {
-        let allowed = self.0.iter().take(self.limit());
+        let in_order = |is_last| {
+            let runs = self.0.iter();
+            runs.filter(move |(_, it)| (it.rejection == Some(Rejection::TooLarge)) == is_last)
+        };
+        let allowed = in_order(false).chain(in_order(true)).take(self.limit());
         allowed.map(|((_, uid), waiting)| (uid.as_str(), waiting.name.as_str()))
     }
 
@@ -109,7 +117,7 @@ impl Attempts {
 
     /// Whether a quota rejected the placeholder of one of the runs.
     pub fn is_rejected(&self) -> bool {
-        self.0.values().any(|waiting| waiting.is_rejected)
+        self.0.values().any(|waiting| waiting.rejection.is_some())
     }
 
     /// Whether each run has its pod.
@@ -134,13 +142,13 @@ mod tests {
         (None, format!("{number:03}"))
     }
 
-    fn record(attempts: &mut Attempts, number: usize, is_rejected: bool) {
-        attempts.record(position(number), &format!("run-{number}"), is_rejected);
+    fn record(attempts: &mut Attempts, number: usize, rejection: Option<Rejection>) {
+        attempts.record(position(number), &format!("run-{number}"), rejection);
     }
 
     fn waiting(count: usize) -> Attempts {
         let mut attempts = Attempts::default();
-        (0..count).for_each(|run| record(&mut attempts, run, false));
+        (0..count).for_each(|run| record(&mut attempts, run, None));
         attempts
     }
 
@@ -156,8 +164,8 @@ mod tests {
     fn runs_try_in_parallel_until_a_quota_rejects_one_of_them() {
         let mut attempts = waiting(100);
         assert_eq!((trying(&attempts), attempts.is_rejected()), (AT_ONCE, false));
-        record(&mut attempts, 70, true);
-        record(&mut attempts, 70, false);
+        record(&mut attempts, 70, Some(Rejection::Full));
+        record(&mut attempts, 70, None);
         assert_eq!(
             (trying(&attempts), attempts.is_rejected()),
             (AFTER_REJECTION, true)
@@ -176,7 +184,7 @@ mod tests {
             "the run was removed before"
         );
         assert!(attempts.remove(&position(39)).is_empty(), "the run did not try");
-        record(&mut attempts, 1, true);
+        record(&mut attempts, 1, Some(Rejection::Full));
         assert_eq!(attempts.remove(&position(0)), ["run-2"]);
         assert!(attempts.remove(&position(30)).is_empty());
         let others = attempts.remove(&position(1));
@@ -184,9 +192,21 @@ mod tests {
     }
 
     #[test]
+    fn runs_that_are_too_large_for_a_quota_block_no_other_run() {
+        let mut attempts = waiting(4);
+        record(&mut attempts, 0, Some(Rejection::TooLarge));
+        record(&mut attempts, 1, Some(Rejection::TooLarge));
+        assert_eq!(names(&attempts), ["run-2", "run-3"]);
+        attempts.remove(&position(2));
+        assert_eq!(names(&attempts), ["run-3", "run-0"]);
+        record(&mut attempts, 0, Some(Rejection::Full));
+        assert_eq!(names(&attempts), ["run-0", "run-3"], "the quota was raised");
+    }
+
+    #[test]
     fn a_deleted_run_blocks_no_other_run() {
         let mut attempts = waiting(3);
-        record(&mut attempts, 0, true);
+        record(&mut attempts, 0, Some(Rejection::Full));
         assert_eq!(attempts.forget(|uid| uid == "000"), ["run-2"]);
         assert!(attempts.may_try(&position(2)) && !attempts.is_empty());
         attempts.forget(|_| true);
@@ -198,7 +218,7 @@ mod tests {
         let at = |second| Some(Timestamp::from_second(second).unwrap());
         let mut attempts = Attempts::default();
         for (second, uid) in [(4, "a"), (3, "b"), (2, "c")] {
-            attempts.record((at(second), uid.to_owned()), uid, true);
+            attempts.record((at(second), uid.to_owned()), uid, Some(Rejection::Full));
         }
         assert_eq!(names(&attempts), ["c", "b"]);
     }

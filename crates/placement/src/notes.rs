@@ -120,6 +120,7 @@ pub fn of_event(observed: &Observation, event: &Event) -> Vec<Note> {
                 .collect()
         }
         Event::ReserveGivenUp { nearest } => vec![reserves::given_up(observed, nearest.as_ref())],
+        Event::ReserveOverQuota { message } => vec![reserves::over_quota(message)],
         Event::PodMissing { message } => placeholder::no_pod(run, message.as_deref()).into_iter().collect(),
         Event::SizedWithinLimits { message } => vec![placeholder::within_limits(message)],
         Event::Released {

@@ -25,6 +25,7 @@
 //! | HeldWithoutPod | narrow isolation | HeldWithoutPlaceholder | a quota rejects affinity terms across namespaces |
 //! | HeldWithoutPod | leave out images | HeldWithoutPod | a policy may have rejected the image volumes |
 //! | HeldWithoutPod | size within limits | HeldWithoutPod | a LimitRange rejected the pod |
+//! | HeldWithoutPod | give up reserve | HeldWithoutPod | a quota allows less than an automatic reserve |
 //! | HeldWithoutPod | release | RunningWithoutPod | at the deadline, or the pod is impossible |
 //! | HeldUnscheduled | date hold | HeldUnscheduled | the hold began without a date |
 //! | HeldUnscheduled | enrol | HeldUnscheduled | the run waits for a node |

@@ -1,8 +1,10 @@
-//! Whether the end of a placeholder makes room in a quota for a pod of a task that the quota rejected.
+//! How a quota rejected a placeholder, and whether the end of a placeholder makes room in a quota for a pod of a task that the quota
+//! rejected.
 //!
 //! The placeholder counts as one pod, and with its own requests. A quota that lacks another resource, or more of a resource than the
 //! placeholder requests, has no room after the end of the placeholder either, so the placeholder stays and protects the node.
 
+use crate::attempts::Rejection;
 use crate::messages;
 use crate::placeholder::spec::Spec;
 use crate::quantity::Quantity;
@@ -35,6 +37,24 @@ impl RejectedTask {
             used.get(resource) + amount <= limited.get(resource) + freed
         })
     }
+}
+
+/// How a quota rejected the placeholder's pod, if the API server's message is about a quota.
+pub fn rejection(message: &str) -> Option<Rejection> {
+    if !messages::is_over_quota(message) {
+        return None;
+    }
+    let is_too_large = messages::quota_figures(message).is_some_and(|figures| {
+        let [requested, _, limited] = figures.amounts.each_ref().map(Resources::from_texts);
+        // Each pod needs a place, also the smallest one.
+        let mut beyond = requested.beyond(&limited);
+        beyond.any(|resource| !matches!(resource, "pods" | "count/pods"))
+    });
+    Some(if is_too_large {
+        Rejection::TooLarge
+    } else {
+        Rejection::Full
+    })
 }
 
 /// What the end of the placeholder frees of a resource of a quota. Its limits are equal to its requests.
@@ -105,6 +125,23 @@ mod tests {
         ] {
             assert!(!fits(figures), "{figures}");
         }
+    }
+
+    #[test]
+    fn a_placeholder_is_too_large_for_a_quota_that_allows_less_than_its_requests() {
+        let of = |message: &str| rejection(&format!("pods \"p-0\" is forbidden: {message}"));
+        let figures = |requested: &str| {
+            format!(
+                "exceeded quota: q, requested: requests.cpu={requested}, used: requests.cpu=1, limited: requests.cpu=32"
+            )
+        };
+        assert_eq!(of(&figures("40")), Some(Rejection::TooLarge));
+        assert_eq!(of(&figures("32")), Some(Rejection::Full));
+        let pods = "exceeded quota: q, requested: pods=1, used: pods=0, limited: pods=0";
+        for full in [pods, "exceeded quota: q"] {
+            assert_eq!(of(full), Some(Rejection::Full));
+        }
+        assert_eq!(of("no providers available to validate pod request"), None);
     }
 
     #[test]

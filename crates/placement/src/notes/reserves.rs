@@ -6,6 +6,7 @@ use crate::keys;
 use crate::node::NodeOffer;
 use crate::plan::Observation;
 use crate::reserve::AUTOMATIC;
+use crate::text::quoted;
 
 /// The size of the automatic reserve, and the source of the size.
 pub(super) fn chosen(observed: &Observation, need: &ExpectedRequests) -> Note {
@@ -41,6 +42,17 @@ pub(super) fn given_up(observed: &Observation, nearest: Option<&NodeOffer>) -> N
         "No node has room for {}{nearest}, and no autoscaler adds one: the automatic reserve is given up, and this run takes a node \
          without it. It moves if a task does not fit there. To reserve less, set the annotation {} or auto-reserve-maximum.",
         asked.unwrap_or_default(),
+        keys::RESERVE
+    );
+    note(Reason::ReserveGivenUp, text)
+}
+
+/// A quota never allows the automatic reserve, so the run gives up the reserve.
+pub(super) fn over_quota(message: &str) -> Note {
+    let text = format!(
+        "A quota of the namespace allows less than the automatic reserve: {}. The reserve is given up, and this run takes a node \
+         without it. To reserve less, set the annotation {} or auto-reserve-maximum.",
+        quoted(message),
         keys::RESERVE
     );
     note(Reason::ReserveGivenUp, text)

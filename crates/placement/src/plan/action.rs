@@ -99,10 +99,15 @@ pub enum Event {
     Enrolled,
     /// The placeholder was created, for an automatic reserve with room for this.
     Created(Option<ExpectedRequests>),
-    /// An automatic reserve was given up.
+    /// An automatic reserve that no node holds was given up.
     ReserveGivenUp {
         /// The node that comes nearest.
         nearest: Option<NodeOffer>,
+    },
+    /// An automatic reserve that a quota never allows was given up.
+    ReserveOverQuota {
+        /// The message of the event `FailedCreate`.
+        message: String,
     },
     /// The placeholder has no pod; the message says why, if it is known.
     PodMissing {

@@ -11,7 +11,7 @@ use super::state::crosses_namespaces;
 use super::{
     Plan, SOON, change_placeholder, change_run, creation, moving, scaled_down, with_timer, without_timer,
 };
-use crate::attempts::{Before, Turn};
+use crate::attempts::{Before, Rejection, Turn};
 use crate::config::ReleaseWhen;
 use crate::image_pull::Images;
 use crate::messages;
@@ -19,6 +19,7 @@ use crate::node::{NodeOffer, largest, untolerated};
 use crate::placeholder::size::{is_automatic, within_limits};
 use crate::pod_rejection::{self, PermanentRejection};
 use crate::queue::{ANSWER_WITHIN, required_of_node};
+use crate::quota_room::rejection;
 use crate::run::HeldFrom;
 use crate::strategy::Enrolment;
 use std::time::Duration;
@@ -303,6 +304,11 @@ fn requeue_or_resize(observed: &Observation, placeholder: &Placeholder) -> Decis
     if is_rejected_for_its_terms(observed, placeholder) {
         return narrow_isolation(placeholder);
     }
+    if let Some(message) = rejected_for_its_reserve(observed, placeholder) {
+        let small = change_placeholder(placeholder, |spec| spec.shrink(&observed.config));
+        let message = message.to_owned();
+        return Decision::act("give_up_reserve", Event::ReserveOverQuota { message }, [small]);
+    }
     if may_be_rejected_for_its_images(observed, placeholder) {
         return leave_out_images(observed, placeholder);
     }
@@ -341,6 +347,13 @@ fn is_rejected_for_its_terms(observed: &Observation, placeholder: &Placeholder) 
     observed.cluster.cross_namespace_quota.is_some()
         && failed_create(observed).is_some_and(messages::is_over_quota)
         && terms.is_some_and(|(strategy, isolation)| crosses_namespaces(strategy, isolation))
+}
+
+/// The message of a quota that allows less than the automatic reserve.
+fn rejected_for_its_reserve<'a>(observed: &'a Observation, placeholder: &Placeholder) -> Option<&'a str> {
+    let is_own = placeholder.spec.reserve.is_some() && is_automatic(&observed.run, &observed.config);
+    let message = failed_create(observed).filter(|_| is_own)?;
+    (rejection(message) == Some(Rejection::TooLarge)).then_some(message)
 }
 
 /// Deletes the StatefulSet of a held run. The controller then creates it again with an isolation that the quota allows.

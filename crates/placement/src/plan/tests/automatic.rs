@@ -150,6 +150,33 @@ fn an_automatic_reserve_that_fits_only_nodes_which_the_run_cannot_use_is_given_u
 }
 
 #[test]
+fn an_automatic_reserve_that_a_quota_never_allows_is_given_up() {
+    let rejected = |limit: &str| {
+        let figures =
+            "exceeded quota: q, requested: requests.cpu=4100m, used: requests.cpu=3, limited: requests.cpu=";
+        let held = held().in_group(fixtures::UID).with_statefulset();
+        automatic(held.with_reserve("cpu=4")).failed_create(&format!("{figures}{limit}"))
+    };
+    let event = |scene: &Scene| match scene.plan().decision {
+        Decision::Act(Step { event, actions, .. }) => (event, actions),
+        other => panic!("{other:?}"),
+    };
+    let (given_up, actions) = event(&rejected("4"));
+    assert!(
+        matches!(given_up, Some(Event::ReserveOverQuota { .. })),
+        "{given_up:?}"
+    );
+    assert_eq!(actions, [Action::Placeholder(spec())]);
+    for waits in [
+        rejected("5"),
+        rejected("4").change(|scene| scene.run.reserve = Some("cpu=4".to_owned())),
+    ] {
+        let (waits, _) = event(&waits);
+        assert!(matches!(waits, Some(Event::PodMissing { .. })), "{waits:?}");
+    }
+}
+
+#[test]
 fn a_reserve_that_fits_a_node_and_a_reserve_of_the_user_are_never_given_up() {
     let taken = too_large(300).change(|scene| scene.cluster.nodes = vec![node("n", "cpu=8,memory=16Gi")]);
     assert!(!is_given_up(&decided(&taken, None)));

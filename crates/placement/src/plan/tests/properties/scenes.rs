@@ -234,6 +234,7 @@ const USUAL: &[Usual] = &[
     || held().moved_off(),
     || automatic(held()),
     too_large_for_all_nodes,
+    too_large_for_a_quota,
     fresh,
     settled,
     || enrolled().on("node-2"),
@@ -325,6 +326,12 @@ fn at_its_deadline() -> Scene {
         .in_group(UID)
         .created_ago(605)
         .change(|scene| scene.run.templates = 1)
+}
+
+fn too_large_for_a_quota() -> Scene {
+    let figures = "requested: requests.cpu=4100m, used: requests.cpu=0, limited: requests.cpu=4";
+    automatic(held().with_statefulset().with_reserve("cpu=4"))
+        .failed_create(&format!("exceeded quota: tight, {figures}"))
 }
 
 fn automatic(scene: Scene) -> Scene {

@@ -84,26 +84,30 @@ pub(crate) struct Platform {
 impl Installation {
     /// Whether another tool, such as cert-manager, issues the webhook's certificate.
     fn has_external_certificates(&self) -> bool {
-        let mut deployments = self.deployments.iter().flatten();
         let mut configurations = self.admission.configurations();
-        deployments.any(is_told_of_external_certificates)
-            || configurations.any(|(_, found)| injector(found).is_some())
+        self.has_option("POD_AFFINITY_CERTIFICATES", "--certificates", |value| {
+            value == "external"
+        }) || configurations.any(|(_, found)| injector(found).is_some())
     }
-}
 
-/// Whether a container of the Deployment has `--certificates=external`, as a flag or as a variable.
-fn is_told_of_external_certificates(deployment: &Deployment) -> bool {
-    let spec = deployment
-        .spec
-        .as_ref()
-        .and_then(|spec| spec.template.spec.as_ref());
-    let mut containers = spec.iter().flat_map(|spec| &spec.containers);
-    containers.any(|container| {
-        let mut variables = container.env.iter().flatten();
-        let mut flags = container.args.iter().flatten();
-        variables.any(|it| it.name == "POD_AFFINITY_CERTIFICATES" && it.value.as_deref() == Some("external"))
-            || flags.any(|flag| flag == "--certificates=external")
-    })
+    /// Whether the webhook serves a certificate from mounted files, and not from the Secret.
+    fn mounts_certificate(&self) -> bool {
+        self.has_option("POD_AFFINITY_TLS_CERT_FILE", "--tls-cert-file", |_| true)
+    }
+
+    /// Whether a container of a Deployment has such a value of an option, as a variable or as a flag.
+    fn has_option(&self, variable: &str, flag: &str, is_such: impl Fn(&str) -> bool) -> bool {
+        let deployments = self.deployments.iter().flatten();
+        let specs = deployments.filter_map(|it| it.spec.as_ref()?.template.spec.as_ref());
+        let mut containers = specs.flat_map(|spec| &spec.containers);
+        containers.any(|container| {
+            let variables = container.env.iter().flatten().filter(|it| it.name == variable);
+            let flags = container.args.iter().flatten();
+            let flags = flags.filter_map(|it| it.strip_prefix(flag)?.strip_prefix('='));
+            let mut values = variables.filter_map(|it| it.value.as_deref()).chain(flags);
+            values.any(&is_such)
+        })
+    }
 }
 
 impl Snapshot {

@@ -180,14 +180,18 @@ pub fn wanted_bundle(stored: &StoredCertificates, now: Timestamp) -> String {
     bundle(&stored.ca, &[&stored.bundle], now)
 }
 
-/// Whether a replica may serve the stored leaf: a trusted CA signed the leaf, and the leaf has the right names.
+/// Whether a replica may serve the stored leaf: a trusted CA signed the leaf, or an intermediate CA that is stored with the leaf, and
+/// the leaf has the right names.
 ///
 /// Accepts more than [`decide`]: a leaf that is due for renewal or that an earlier CA signed can still be served, and the API
 /// server's clock decides whether a leaf is valid yet.
 pub fn can_serve(stored: &StoredCertificates, names: &[String], now: Timestamp) -> Result<(), RenewalReason> {
     let leaf = unexpired(&stored.leaf, &stored.leaf_key, now)?;
     let trusted = Certificate::all(&wanted_bundle(stored, now));
-    signed_by_any(&leaf, &trusted)?;
+    ensure(
+        leaf.is_trusted_by(&trusted, &Certificate::all(&stored.leaf)),
+        RenewalReason::Foreign,
+    )?;
     named(&leaf, names)
 }
 
@@ -205,7 +209,8 @@ fn leaf(
 ) -> Result<(), RenewalReason> {
     let leaf = valid(&stored.leaf, &stored.leaf_key, now)?;
     if !leaf.is_signed_by(ca) {
-        signed_by_any(&leaf, &Certificate::all(&stored.bundle))?;
+        let is_known = leaf.is_trusted_by(&Certificate::all(&stored.bundle), &[]);
+        ensure(is_known, RenewalReason::Foreign)?;
         return Err(RenewalReason::EarlierCa);
     }
     named(&leaf, names)?;
@@ -230,10 +235,6 @@ fn fresh(certificate: &Certificate, now: Timestamp) -> Result<(), RenewalReason>
 
 fn named(leaf: &Certificate, names: &[String]) -> Result<(), RenewalReason> {
     ensure(leaf.covers(names), RenewalReason::WrongNames)
-}
-
-fn signed_by_any(leaf: &Certificate, cas: &[Certificate]) -> Result<(), RenewalReason> {
-    ensure(cas.iter().any(|ca| leaf.is_signed_by(ca)), RenewalReason::Foreign)
 }
 
 fn ensure(holds: bool, otherwise: RenewalReason) -> Result<(), RenewalReason> {

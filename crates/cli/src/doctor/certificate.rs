@@ -21,9 +21,14 @@ pub(super) fn certificate(snapshot: &Snapshot) -> CheckResult {
     if snapshot.mechanism() == Mechanism::Policies {
         return Ok(Vec::new());
     }
+    if snapshot.installation.mounts_certificate() {
+        let sentence =
+            "The webhook's certificate is in mounted files (`--tls-cert-file`), which are not checked.";
+        return Ok(with_bundles(CERTIFICATE.ok(sentence), snapshot, &[]));
+    }
     let (secret, namespace) = (install::CERTIFICATE_SECRET, &snapshot.installation.namespace);
     let stored = match &snapshot.secret {
-        Err(error) => return Ok(with_bundles(CERTIFICATE.unread(error), snapshot, None)),
+        Err(error) => return Ok(with_bundles(CERTIFICATE.unread(error), snapshot, &[])),
         Ok(found) => found
             .as_ref()
             .map(StoredCertificates::from_secret)
@@ -50,7 +55,7 @@ pub(super) fn certificate(snapshot: &Snapshot) -> CheckResult {
         Some(fault) => CERTIFICATE.bad(format!("The webhook's certificate {fault}."), renew),
         None => valid(snapshot, &leaf, renew),
     };
-    Ok(with_bundles(finding, snapshot, Some(&leaf)))
+    Ok(with_bundles(finding, snapshot, &Certificate::all(&stored.leaf)))
 }
 
 /// This remedy, unless another tool than the controller issues the certificate.
@@ -94,11 +99,12 @@ fn valid(snapshot: &Snapshot, leaf: &Certificate, renew: String) -> Finding {
     CERTIFICATE.ok(format!("{sentence} and for the Service's name."))
 }
 
-/// The finding on the certificate, and the findings on what each webhook configuration makes the API server trust.
-fn with_bundles(finding: Finding, snapshot: &Snapshot, leaf: Option<&Certificate>) -> Vec<Finding> {
+/// The finding on the certificate, and the findings on what each webhook configuration makes the API server trust. The chain begins with
+/// the certificate, and is empty if it is unknown.
+fn with_bundles(finding: Finding, snapshot: &Snapshot, chain: &[Certificate]) -> Vec<Finding> {
     let configurations = snapshot.installation.admission.configurations();
     let faults = configurations.filter_map(|(name, found)| {
-        let fault = bundle_fault(snapshot, &trusted(found), leaf)?;
+        let fault = bundle_fault(snapshot, &trusted(found), chain)?;
         let remedy =
             "The controller's leader writes it within seconds; see the findings on the leader and on rights.";
         Some(CERTIFICATE.bad(format!("{name} {fault}."), unless_external(snapshot, remedy)))
@@ -106,20 +112,17 @@ fn with_bundles(finding: Finding, snapshot: &Snapshot, leaf: Option<&Certificate
     [finding].into_iter().chain(faults).collect()
 }
 
-fn bundle_fault(
-    snapshot: &Snapshot,
-    trusted: &[Certificate],
-    leaf: Option<&Certificate>,
-) -> Option<&'static str> {
-    let signs = |leaf: &Certificate| trusted.iter().any(|ca| leaf.is_signed_by(ca));
-    match leaf {
+fn bundle_fault(snapshot: &Snapshot, trusted: &[Certificate], chain: &[Certificate]) -> Option<&'static str> {
+    match chain.first() {
         _ if trusted.is_empty() => {
             Some("has no caBundle, so the API server trusts no certificate of the webhook")
         }
         _ if trusted.iter().all(|ca| ca.has_expired_at(snapshot.now)) => {
             Some("has a caBundle that has expired")
         }
-        Some(leaf) if !signs(leaf) => Some("has a caBundle that did not sign the webhook's certificate"),
+        Some(leaf) if !leaf.is_trusted_by(trusted, chain) => {
+            Some("has a caBundle that did not sign the webhook's certificate")
+        }
         Some(_) | None => None,
     }
 }

@@ -455,8 +455,12 @@ fn each_mistake_in_the_configuration_is_a_finding() {
 
 /// A snapshot in which the controller's Deployment names another tool for certificates.
 fn with_external_certificates() -> Snapshot {
-    let mut snapshot = healthy();
     let variable = json!({"name": "POD_AFFINITY_CERTIFICATES", "value": "external"});
+    with_variable(&variable)
+}
+
+fn with_variable(variable: &Value) -> Snapshot {
+    let mut snapshot = healthy();
     let containers = json!([{"name": "controller", "env": [variable]}]);
     let deployment = object(
         json!({
@@ -494,6 +498,23 @@ fn with_certificates_of_an_own_ca_the_controller_needs_no_right_and_no_remedy_de
     assert!(
         level == Level::Bad && remedy.contains("certs/README.md"),
         "{remedy}"
+    );
+}
+
+#[test]
+fn a_certificate_in_mounted_files_needs_no_secret() {
+    let mut snapshot =
+        with_variable(&json!({"name": "POD_AFFINITY_TLS_CERT_FILE", "value": "/certs/tls.crt"}));
+    snapshot.secret = Ok(None);
+    let is_ok = |finding: &Finding| finding.level == Level::Ok;
+    assert!(findings(&snapshot).iter().all(is_ok));
+    let configuration = snapshot.installation.admission.webhooks[0].1.as_mut().unwrap();
+    configuration.as_mut().unwrap().webhooks = Some(Vec::new());
+    let bad: Vec<_> = findings(&snapshot).into_iter().filter(|it| !is_ok(it)).collect();
+    assert!(
+        bad.iter()
+            .any(|it| it.check == "certificate" && it.sentence.contains("no caBundle")),
+        "{bad:?}"
     );
 }
 

@@ -1,6 +1,7 @@
 //! Stored certificates, and the renewal that each defect needs.
 
 use super::*;
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, PKCS_ECDSA_P256_SHA256};
 use x509::{Issued, issue_ca, issue_leaf};
 
 const HOUR: SignedDuration = SignedDuration::from_hours(1);
@@ -150,6 +151,41 @@ fn a_leaf_of_an_unknown_ca_is_renewed() {
         can_serve(&foreign, &names(), start()),
         Err(RenewalReason::Foreign)
     );
+}
+
+fn intermediate_of(root: &Issued) -> Issued {
+    let signer = KeyPair::from_pem(&root.key).unwrap();
+    let signer = Issuer::from_ca_cert_pem(&root.certificate, signer).unwrap();
+    let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap();
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    Issued {
+        certificate: params.signed_by(&key, &signer).unwrap().pem(),
+        key: key.serialize_pem(),
+    }
+}
+
+/// As an issuer of cert-manager with an intermediate CA stores them.
+#[test]
+fn a_leaf_of_an_intermediate_ca_is_served_with_the_certificate_of_this_ca() {
+    let root = issue_ca(start()).unwrap();
+    let intermediate = intermediate_of(&root);
+    let leaf = issue_leaf(&intermediate, &names(), start()).unwrap();
+    let served = |chain: &[&Issued]| {
+        let chain = chain.iter().map(|one| one.certificate.as_str());
+        let stored = StoredCertificates {
+            ca: root.certificate.clone(),
+            ca_key: String::new(),
+            bundle: String::new(),
+            leaf: chain.collect(),
+            leaf_key: leaf.key.clone(),
+        };
+        can_serve(&stored, &names(), start())
+    };
+    assert_eq!(served(&[&leaf, &intermediate]), Ok(()));
+    assert_eq!(served(&[&leaf]), Err(RenewalReason::Foreign));
+    let other = intermediate_of(&issue_ca(start()).unwrap());
+    assert_eq!(served(&[&leaf, &other]), Err(RenewalReason::Foreign));
 }
 
 #[test]

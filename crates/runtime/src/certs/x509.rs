@@ -151,6 +151,21 @@ impl Certificate {
         signature_holds(&self.der, &ca.der).unwrap_or(false)
     }
 
+    /// Whether one of `cas` signed the certificate, or an intermediate CA of the chain that one of them signed.
+    pub fn is_trusted_by(&self, cas: &[Certificate], chain: &[Certificate]) -> bool {
+        let mut signed = self;
+        // Each intermediate CA is used once at most.
+        for _ in 0..=chain.len() {
+            if cas.iter().any(|ca| signed.is_signed_by(ca)) {
+                return true;
+            }
+            let signer = chain.iter().find(|ca| ca.is_ca && signed.is_signed_by(ca));
+            let Some(signer) = signer else { return false };
+            signed = signer;
+        }
+        false
+    }
+
     /// Whether the certificate has all these DNS names.
     pub fn covers(&self, names: &[String]) -> bool {
         names.iter().all(|name| self.names.contains(name))

@@ -251,7 +251,7 @@ async fn completion_is_installed(bed: &Testbed) {
 #[e2e_test]
 fn the_certificate_of_the_page_is_valid_for_both_names_of_the_service() {
     let folder = tempfile::tempdir().unwrap();
-    let [certificate, _] = blocks("certs/README.md", "## Your own CA").try_into().unwrap();
+    let certificate = blocks("certs/README.md", "## Your own CA").swap_remove(0);
     let verify = "openssl verify -CAfile ca.crt -purpose sslserver -verify_hostname $name tls.crt
         openssl verify -CAfile ca.crt -purpose sslserver -verify_hostname $name.cluster.local tls.crt";
     let commands = [CREATE_CA, &certificate, verify].join("\n");

@@ -10,7 +10,7 @@ use crate::support::pool;
 use crate::support::runs::{held_for_good, let_end_once_bound, nodes_after};
 use crate::support::testbeds::{kill_webhooks, start_controllers, stop_controllers};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::api::DeleteParams;
+use kube::api::{DeleteParams, PostParams};
 use kube::{Client, ResourceExt};
 use placement::keys;
 use rcgen::date_time_ymd;
@@ -259,6 +259,58 @@ async fn with_a_ca_of_ones_own_its_certificates_serve_and_the_controller_leaves_
         versions(&client).await[1..],
         "nobody else writes caBundle"
     );
+}
+
+#[e2e_test(webhook, second)]
+async fn an_installation_with_certificates_of_its_own_changes_over_to_those_of_a_users_ca() {
+    let bed = pool::bare().await;
+    bed.add_nodes(&Nodes::new("node", 6)).await.unwrap();
+    let installed = install(&bed, rendered(&workspace().join("config"))).await;
+    has_one_node(&bed, "first").await;
+    let client = bed.client().await.unwrap();
+    let user = CertManager::start(&bed).await;
+    let names = runtime::certs::service_names(NAMESPACE);
+    user.write("issued", names, 2100).await;
+
+    // The steps of certs/README.md.
+    let own = secrets(&client);
+    let mut managed = own.get(install::CERTIFICATE_SECRET).await.unwrap();
+    let bundle = managed
+        .data
+        .take()
+        .unwrap()
+        .remove(runtime::certs::CA_BUNDLE)
+        .unwrap();
+    let both = user.ca() + str::from_utf8(&bundle.0).unwrap();
+    let right = [
+        "-n",
+        NAMESPACE,
+        "delete",
+        "rolebinding,role",
+        "pod-affinity-controller-certificates",
+    ];
+    kubectl(&bed, &right);
+    let apply_with = async |authorities: &str| {
+        let objects = rendered(&own_ca(bed.folder(), authorities));
+        let change_over = bed.roll_out(&installed, objects, async |objects| {
+            apply(&bed, objects);
+            Ok(())
+        });
+        change_over.await.unwrap();
+    };
+    apply_with(&both).await;
+    has_one_node(&bed, "second").await;
+    managed.metadata.resource_version = None;
+    managed.data = own.get("issued").await.unwrap().data;
+    let params = PostParams::default();
+    let replaced = own.replace(install::CERTIFICATE_SECRET, &params, &managed);
+    replaced.await.unwrap();
+    until_served_until(&bed, &installed, 2100).await;
+    has_one_node(&bed, "third").await;
+    apply_with(&user.ca()).await;
+    has_one_node(&bed, "fourth").await;
+    let kept = own.get(install::CERTIFICATE_SECRET).await.unwrap();
+    assert_eq!(kept.data, managed.data, "nobody else writes the Secret");
 }
 
 #[e2e_test(webhook)]

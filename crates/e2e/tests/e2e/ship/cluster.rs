@@ -164,14 +164,33 @@ async fn the_commands_of_the_pages_are_followed(setup: &ShipSetup) {
 
 /// Follows the page in a copy of the manifests, because the page puts the CA into the clone.
 fn a_users_ca_signs_the_certificate(setup: &ShipSetup) {
-    let [certificate, install] = blocks("certs/README.md", "## Your own CA").try_into().unwrap();
+    let [certificate, install, migrate] = blocks("certs/README.md", "## Your own CA").try_into().unwrap();
     let copy = "clone=$PWD; cd \"$COPY\"; ln -s \"$clone\"/* .\n\
         rm config certs overlays; cp -r \"$clone\"/{config,certs,overlays} .";
     let check = "kubectl get mutatingwebhookconfigurations \
         --output=jsonpath='{.items[*].webhooks[*].clientConfig.caBundle}' | xargs -n1 | sort -u >found\n\
         base64 --wrap=0 ca.crt | diff - <(tr -d '\\n' <found)";
     let delete = "cargo ship delete -k overlays/own-ca";
-    let commands = [copy, CREATE_CA, &certificate, &install, check, delete].join("\n");
+    // As the leader fills the Secret.
+    let managed = "cargo ship apply -f config/\n\
+        kubectl -n tekton-pod-affinity patch secret pod-affinity-webhook-certs --type=merge \
+        --patch=\"{\\\"data\\\": {\\\"ca-bundle.crt\\\": \\\"$(base64 --wrap=0 ca.crt)\\\"}}\"";
+    let served = "kubectl -n tekton-pod-affinity get secret pod-affinity-webhook-certs \
+        --output='jsonpath={.data.tls\\.crt}' | base64 --decode | diff - tls.crt";
+    let commands = [
+        copy,
+        CREATE_CA,
+        &certificate,
+        &install,
+        check,
+        delete,
+        managed,
+        &migrate,
+        check,
+        served,
+        delete,
+    ];
+    let commands = commands.join("\n");
     let folder = setup.folder("own-ca");
     setup.follow(&commands.replace("$COPY", folder.to_str().unwrap()));
     nothing_is_left(setup);

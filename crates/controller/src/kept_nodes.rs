@@ -8,6 +8,7 @@ use crate::index::Reduced;
 use crate::lists;
 use crate::metrics::Metrics;
 use crate::observe::{Clock, Stores};
+use crate::placeholders::{ObjectKey, OfRun, run_of};
 use crate::pods::PodView;
 use crate::write::Cluster;
 use futures::Stream;
@@ -17,6 +18,7 @@ use kube::{Api, Client};
 use placement::kept_node::{KeptNode, record};
 use placement::keys;
 use placement::names::RunKey;
+use placement::plan::PlaceholderPod;
 use placement::requests::{Object, Operation, Request, Verb, record_kept_until};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -198,10 +200,16 @@ impl Stores {
         let mut on_node = pods
             .iter()
             .filter(|(_, pod)| !pod.it.ending && pod.it.node.is_some() && pod.it.node == kept.node);
-        on_node.any(|((namespace, _), pod)| {
+        on_node.any(|(key @ (namespace, _), pod)| {
             let run = pod.run.as_deref().unwrap_or_default();
-            kept.after != format!("{namespace}/{run}")
+            kept.after != format!("{namespace}/{run}") && self.is_placeholder(key, pod)
         })
+    }
+
+    /// Whether the pod is the placeholder of a run. Whoever may create pods can give any pod the labels of a placeholder.
+    fn is_placeholder(&self, (namespace, name): &ObjectKey, pod: &OfRun<PlaceholderPod>) -> bool {
+        let run = run_of(namespace, pod).and_then(|run| self.runs.get(&run)?.key());
+        run.is_some_and(|run| run.placeholder().pod() == *name)
     }
 
     /// The time until the next comparison.

@@ -97,10 +97,12 @@ async fn a_pod_is_deleted_at_its_time_or_when_another_run_uses_the_node() {
     caches.add_kept_node("kept", 10);
     caches.add_pod(&run(), "p1", Some("n1"));
     assert_eq!((deleted(&caches, 9).await, deleted(&caches, 10).await), (0, 1));
+    caches.add_pod(&next(), "p2", Some("n1"));
+    assert_eq!(deleted(&caches, 9).await, 0, "no run has this placeholder");
+    caches.add_held_run("next", "u2");
+    assert_eq!(deleted(&caches, 9).await, 1);
     caches.add_pod(&next(), "p2", Some("n2"));
     assert_eq!(deleted(&caches, 9).await, 0);
-    caches.add_pod(&next(), "p2", Some("n1"));
-    assert_eq!(deleted(&caches, 9).await, 1);
 }
 
 fn next() -> Run {
@@ -158,6 +160,7 @@ async fn the_record_is_corrected_when_the_pod_is_gone_earlier() {
     assert_eq!(corrected(&caches, 10).await, None, "at its time");
     caches.add_kept_node("kept", 10);
     assert_eq!(corrected(&caches, 12).await, None, "at its time");
+    caches.add_held_run("next", "u2");
     caches.add_pod(&next(), "p2", Some("n1"));
     let lines = compared(&caches, 3).await.into_iter().map(|call| call.line);
     let verbs: Vec<_> = lines

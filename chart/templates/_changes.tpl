@@ -55,8 +55,10 @@
 {{- if $values.failOpen }}
 {{- $_ := set $webhook "failurePolicy" "Ignore" }}
 {{- end }}
+{{- if eq $values.certificates "external" }}
 {{- with $values.caBundle }}
 {{- $_ := set $webhook.clientConfig "caBundle" . }}
+{{- end }}
 {{- end }}
 {{- end }}
 {{- end }}

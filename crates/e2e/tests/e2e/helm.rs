@@ -78,7 +78,11 @@ async fn the_chart_has_the_objects_of_kustomize_for_each_variant() {
     let external = json!({"certificates": "external", "caBundle": AUTHORITY});
     let variants: [(PathBuf, Value); 5] = [
         (overlay("policies"), alone("policies", &json!({}))),
-        (workspace().join("config"), alone("webhook", &json!({}))),
+        // The leader writes the bundle, whatever the value of an earlier release was.
+        (
+            workspace().join("config"),
+            alone("webhook", &json!({"caBundle": AUTHORITY})),
+        ),
         (overlay("fail-open"), alone("webhook", &json!({"failOpen": true}))),
         (
             overlay("cert-manager"),

@@ -1,7 +1,7 @@
 //! The objects that the explanation of one run is made from.
 
 use crate::events::{RunEvent, latest};
-use crate::fit::{BoundVolume, ClusterView};
+use crate::fit::{BoundVolume, ClusterView, Fit};
 use crate::observe::observation;
 use crate::requests::{RequestError, RequestResult};
 use crate::state::State;
@@ -210,13 +210,14 @@ impl Facts {
         self.surroundings.as_ref()?.nodes.as_deref().ok()
     }
 
-    /// The cluster as a waiting pod finds it, if the nodes were read.
-    pub(crate) fn cluster(&self) -> Option<ClusterView<'_>> {
-        Some(ClusterView {
+    /// The cluster as this waiting pod finds it, if the nodes were read.
+    pub(crate) fn fit<'a>(&'a self, pod: &'a Pod) -> Option<Fit<'a>> {
+        let cluster = ClusterView {
             nodes: self.nodes()?,
             pods: &self.surroundings.as_ref()?.pods.pods,
             volumes: self.volumes().unwrap_or_default(),
-        })
+        };
+        Some(Fit::new(pod, cluster))
     }
 
     /// The reads that failed.

@@ -10,10 +10,11 @@ pub(crate) use selectors::BoundVolume;
 
 use crate::view::{is_live, node};
 use k8s_openapi::api::core::v1::{Node, Pod, PodSpec, Taint};
+use neighbours::Neighbours;
 use placement::node::{Cause, NodeFacts, untolerated};
 use placement::quantity::Quantity;
 use placement::resources::Resources;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 
 /// The nodes, the pods that could be read, and the volumes of the run's PVCs.
@@ -60,22 +61,64 @@ pub(crate) enum Obstacle {
     },
 }
 
-/// All obstacles of this node.
-pub(crate) fn obstacles(pod: &Pod, node: &Node, cluster: &ClusterView<'_>) -> Vec<Obstacle> {
-    let Some(spec) = pod.spec.as_ref() else {
-        return Vec::new();
-    };
-    let mut found = state(spec, node);
-    found.extend(
-        cluster
-            .volumes
-            .iter()
-            .filter_map(|volume| volume.obstacle(pod, node)),
-    );
-    found.extend(selectors::unmet(spec, node).map(Obstacle::Selector));
-    found.extend(neighbours::obstacles(pod, node, cluster));
-    found.extend(short(spec, node, cluster));
-    found
+/// A pod, and what matters to it in a cluster.
+pub(crate) struct Fit<'a> {
+    pod: &'a Pod,
+    cluster: ClusterView<'a>,
+    neighbours: Neighbours<'a>,
+    on_nodes: HashMap<&'a str, Vec<&'a Pod>>,
+}
+
+impl<'a> Fit<'a> {
+    pub(crate) fn new(pod: &'a Pod, cluster: ClusterView<'a>) -> Self {
+        let mut on_nodes: HashMap<_, Vec<_>> = HashMap::new();
+        for other in cluster.pods.iter().filter(|other| is_live(other)) {
+            if let Some(name) = node(other) {
+                on_nodes.entry(name).or_default().push(other);
+            }
+        }
+        Self {
+            pod,
+            neighbours: Neighbours::new(pod, &cluster),
+            on_nodes,
+            cluster,
+        }
+    }
+
+    pub(crate) fn nodes(&self) -> &'a [Node] {
+        self.cluster.nodes
+    }
+
+    /// All obstacles of this node.
+    pub(crate) fn obstacles(&self, node: &Node) -> Vec<Obstacle> {
+        let Some(spec) = self.pod.spec.as_ref() else {
+            return Vec::new();
+        };
+        let volumes = self.cluster.volumes.iter();
+        let mut found = state(spec, node);
+        found.extend(volumes.filter_map(|volume| volume.obstacle(self.pod, node)));
+        found.extend(selectors::unmet(spec, node).map(Obstacle::Selector));
+        found.extend(self.neighbours.obstacles(node));
+        found.extend(self.short(spec, node));
+        found
+    }
+
+    fn short(&self, spec: &PodSpec, node: &Node) -> Vec<Obstacle> {
+        let name = node.metadata.name.as_deref().unwrap_or_default();
+        let used = used(self.on_nodes.get(name).into_iter().flatten().copied());
+        let offered = NodeFacts::from_node(node).unwrap_or_default().allocatable;
+        let asked = Resources::from_pod_spec(spec);
+        let one_pod = ("pods", Quantity::of(1));
+        let lacking = |(name, asked): (&str, Quantity)| {
+            let free = left(offered.get(name), used.get(name).copied().unwrap_or_default());
+            (asked > free).then(|| Obstacle::Short {
+                resource: name.to_owned(),
+                free,
+                asked,
+            })
+        };
+        asked.iter().chain([one_pod]).filter_map(lacking).collect()
+    }
 }
 
 /// The state of the node by the rules of placement.
@@ -126,22 +169,6 @@ pub(crate) fn on<'a>(pods: &'a [Pod], name: Option<&'a str>) -> impl Iterator<It
 pub(crate) fn left(offered: Quantity, used: Quantity) -> Quantity {
     let opposite = format!("-{used}").parse().unwrap_or_default();
     Quantity::default().max(offered + opposite)
-}
-
-fn short(spec: &PodSpec, node: &Node, cluster: &ClusterView<'_>) -> Vec<Obstacle> {
-    let used = used(on(cluster.pods, node.metadata.name.as_deref()));
-    let offered = NodeFacts::from_node(node).unwrap_or_default().allocatable;
-    let asked = Resources::from_pod_spec(spec);
-    let one_pod = ("pods", Quantity::of(1));
-    let lacking = |(name, asked): (&str, Quantity)| {
-        let free = left(offered.get(name), used.get(name).copied().unwrap_or_default());
-        (asked > free).then(|| Obstacle::Short {
-            resource: name.to_owned(),
-            free,
-            asked,
-        })
-    };
-    asked.iter().chain([one_pod]).filter_map(lacking).collect()
 }
 
 impl Obstacle {

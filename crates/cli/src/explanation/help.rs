@@ -2,7 +2,7 @@
 
 use super::running::{self, see_why, uncordon};
 use crate::facts::Facts;
-use crate::fit::{Obstacle, Occupant, obstacles};
+use crate::fit::{Obstacle, Occupant};
 use crate::state::State;
 use crate::view::is_placeholder;
 use crate::words::after;
@@ -95,13 +95,11 @@ fn node_wanted(facts: &Facts) -> Vec<String> {
 
 /// The last obstacle of a node is the easiest to remove, so nodes with few obstacles come first.
 fn by_obstacles(facts: &Facts, pod: &Pod) -> Vec<String> {
-    let Some(cluster) = facts.cluster() else {
+    let Some(fit) = facts.fit(pod) else {
         return Vec::new();
     };
-    let nodes = cluster
-        .nodes
-        .iter()
-        .map(|node| (node.name_any(), obstacles(pod, node, &cluster)));
+    let nodes = fit.nodes().iter();
+    let nodes = nodes.map(|node| (node.name_any(), fit.obstacles(node)));
     let mut nodes: Vec<_> = nodes.filter(|(_, obstacles)| !obstacles.is_empty()).collect();
     nodes.sort_by_key(|(_, obstacles)| (obstacles.len(), obstacles.iter().map(effort).max()));
     let mut advice = Vec::new();
@@ -167,8 +165,8 @@ fn only_own_isolation_matters(facts: &Facts, pod: &Pod) -> bool {
         strategy.is_none_or(|it| it == Strategy::ColocateAlways.as_str())
     };
     let lets_in = |it: &Obstacle| matches!(it, Obstacle::Occupied(occupant) if shares(occupant));
-    facts.cluster().is_some_and(|cluster| {
-        let mut nodes = cluster.nodes.iter();
-        nodes.any(|node| obstacles(pod, node, &cluster).iter().all(lets_in))
+    facts.fit(pod).is_some_and(|fit| {
+        let mut nodes = fit.nodes().iter();
+        nodes.any(|node| fit.obstacles(node).iter().all(lets_in))
     })
 }

@@ -3,7 +3,7 @@
 use super::report::Section;
 use super::reports;
 use crate::facts::Facts;
-use crate::fit::{Obstacle, obstacles};
+use crate::fit::Obstacle;
 use crate::state::State;
 use crate::view::{created, is_placeholder, node as bound, unschedulable};
 use crate::words::{age, count, list};
@@ -128,16 +128,16 @@ fn none_yet(facts: &Facts) -> Section {
 
 /// The reasons against each node; nodes with the same reasons are on one line.
 fn against(facts: &Facts, pod: &Pod) -> Vec<String> {
-    let Some(cluster) = facts.cluster() else {
+    let Some(fit) = facts.fit(pod) else {
         return Vec::new();
     };
-    if cluster.nodes.is_empty() {
+    if fit.nodes().is_empty() {
         return vec!["the cluster has no nodes".to_owned()];
     }
     let mut groups: BTreeMap<Vec<Obstacle>, Vec<String>> = BTreeMap::new();
-    for node in cluster.nodes {
+    for node in fit.nodes() {
         groups
-            .entry(obstacles(pod, node, &cluster))
+            .entry(fit.obstacles(node))
             .or_default()
             .push(node.name_any());
     }

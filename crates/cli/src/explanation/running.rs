@@ -1,7 +1,7 @@
 //! What would help a run that was released: its node is unusable, or a task does not fit there.
 
 use crate::facts::Facts;
-use crate::fit::{Obstacle, obstacles};
+use crate::fit::Obstacle;
 use crate::view::node as bound_to;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::ResourceExt;
@@ -102,13 +102,13 @@ fn smaller(facts: &Facts, pod: &Pod, node: &str, claim: &str) -> Option<String> 
 }
 
 fn elsewhere(facts: &Facts, pod: &Pod, is_busy: bool) -> Option<String> {
-    let cluster = facts.cluster()?;
+    let fit = facts.fit(pod)?;
     facts.config().move_after?;
     let is_away = |it: &Obstacle| matches!(it, Obstacle::Away(_));
-    let fits = |node: &Node| obstacles(pod, node, &cluster).iter().all(is_away);
+    let fits = |node: &Node| fit.obstacles(node).iter().all(is_away);
     let text = if is_busy {
         "Wait: the task starts when those that run now leave room, or moves with its run when they are done."
-    } else if cluster.nodes.iter().any(fits) {
+    } else if fit.nodes().iter().any(fits) {
         "Wait: no task of the run is on a node now, so it moves to one that fits by itself."
     } else {
         "Add a node that is large enough, or let an autoscaler do it: the run moves there by itself."
@@ -137,9 +137,9 @@ fn reserved(facts: &Facts, pod: &Pod) -> Option<String> {
 
 /// One of these nodes has not enough of a resource for the pod.
 fn is_short(facts: &Facts, pod: &Pod, is_one: impl Fn(&Node) -> bool) -> bool {
-    facts.cluster().is_some_and(|cluster| {
-        let nodes = cluster.nodes.iter().filter(|node| is_one(node));
-        let mut found = nodes.flat_map(|node| obstacles(pod, node, &cluster));
+    facts.fit(pod).is_some_and(|fit| {
+        let nodes = fit.nodes().iter().filter(|node| is_one(node));
+        let mut found = nodes.flat_map(|node| fit.obstacles(node));
         found.any(|it| matches!(it, Obstacle::Short { .. }))
     })
 }

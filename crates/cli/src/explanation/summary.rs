@@ -4,7 +4,7 @@ use super::last_events;
 use super::report::{Candidate, EventSummary, KIND, Reason, Summary, Task, VERSION};
 use crate::events::RunEvent;
 use crate::facts::Facts;
-use crate::fit::{Obstacle, obstacles};
+use crate::fit::Obstacle;
 use crate::list;
 use crate::view::{is_opted_out, is_placeholder, node, phase, task_name, unschedulable};
 use k8s_openapi::api::core::v1::Pod;
@@ -35,15 +35,15 @@ fn waiting(facts: &Facts) -> Option<&Pod> {
 }
 
 fn nodes(facts: &Facts, pod: &Pod) -> Vec<Candidate> {
-    let Some(cluster) = facts.cluster() else {
+    let Some(fit) = facts.fit(pod) else {
         return Vec::new();
     };
-    let mut nodes: Vec<_> = cluster
-        .nodes
+    let mut nodes: Vec<_> = fit
+        .nodes()
         .iter()
         .map(|node| Candidate {
             node: node.name_any(),
-            reasons: obstacles(pod, node, &cluster).iter().map(reason).collect(),
+            reasons: fit.obstacles(node).iter().map(reason).collect(),
         })
         .collect();
     nodes.sort_by(|one, other| one.node.cmp(&other.node));

@@ -3,7 +3,6 @@
 use super::report::Section;
 use super::reports;
 use crate::facts::Facts;
-use crate::fit::obstacles;
 use crate::state::State;
 use crate::view::{created, is_live, is_opted_out, node, phase, task_name, unschedulable};
 use crate::words::{count, list};
@@ -77,9 +76,9 @@ fn status(pod: &Pod) -> String {
 fn why(facts: &Facts, pod: &Pod, message: &str) -> String {
     let reported = reports("The scheduler", message);
     let home = facts.node_name().and_then(|home| {
-        let cluster = facts.cluster()?;
-        let node = cluster.nodes.iter().find(|node| node.name_any() == home)?;
-        let reasons = obstacles(pod, node, &cluster);
+        let fit = facts.fit(pod)?;
+        let node = fit.nodes().iter().find(|node| node.name_any() == home)?;
+        let reasons = fit.obstacles(node);
         let reasons: Vec<_> = reasons.iter().map(ToString::to_string).collect();
         (!reasons.is_empty()).then(|| format!(" Node {home}, where the run is, {}.", list(&reasons, 3)))
     });

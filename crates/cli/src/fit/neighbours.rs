@@ -5,21 +5,146 @@ use crate::view::{full_name, is_live, is_placeholder, is_reservation, label, nod
 use k8s_openapi::api::core::v1::{Node, Pod, PodAffinityTerm};
 use kube::core::{Selector, SelectorExt};
 use placement::keys;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// The obstacles of this node because of other pods.
-pub(super) fn obstacles(pod: &Pod, node: &Node, cluster: &ClusterView<'_>) -> Vec<Obstacle> {
-    let mut found: BTreeSet<Obstacle> = cluster
-        .pods
-        .iter()
-        .filter(|other| is_live(other) && !is_same(pod, other))
-        .filter(|other| keep_apart(pod, other, node, cluster))
-        .map(obstacle)
-        .collect();
-    let placeholders: BTreeSet<_> = found.iter().filter_map(enrolled).collect();
-    // A run is reported once, with its strategy: only its placeholder may have the strategy as a label.
-    found.retain(|it| !is_shadow(it, &placeholders));
-    away(pod, node, cluster).into_iter().chain(found).collect()
+/// The other pods that matter to a pod, found before the nodes are compared: a cluster may have thousands of both.
+pub(super) struct Neighbours<'a> {
+    apart: Domains<'a>,
+    together: Vec<Together<'a>>,
+}
+
+/// The pods that must not share a topology domain with the pod, by the label of the domain and its value.
+type Domains<'a> = BTreeMap<&'a str, BTreeMap<&'a str, Vec<&'a Pod>>>;
+
+/// The pods with which the pod must share a topology domain.
+struct Together<'a> {
+    key: &'a str,
+    domains: BTreeSet<&'a str>,
+    nodes: BTreeSet<&'a str>,
+    /// A term that selects no pod but the pod itself: the pod is the first of its group and can go to any node.
+    is_first: bool,
+}
+
+/// A pod on a node.
+struct Placed<'a> {
+    pod: &'a Pod,
+    name: &'a str,
+    node: Option<&'a Node>,
+}
+
+impl<'a> Placed<'a> {
+    /// All live pods that are bound to a node.
+    fn all(cluster: &ClusterView<'a>) -> Vec<Self> {
+        let nodes = cluster.nodes.iter();
+        let nodes: HashMap<_, _> = nodes
+            .filter_map(|node| Some((node.metadata.name.as_deref()?, node)))
+            .collect();
+        let placed = cluster.pods.iter().filter(|pod| is_live(pod)).filter_map(|pod| {
+            let name = node_of(pod)?;
+            let node = nodes.get(name).copied();
+            Some(Self { pod, name, node })
+        });
+        placed.collect()
+    }
+
+    fn domain(&self, key: &str) -> Option<&'a str> {
+        label(&self.node?.metadata, key)
+    }
+}
+
+fn apart<'a>(pod: &'a Pod, others: &[Placed<'a>]) -> Domains<'a> {
+    let own: Vec<_> = anti_terms(pod).map(|term| Term::new(pod, term)).collect();
+    let mut apart = Domains::new();
+    for other in others.iter().filter(|other| !is_same(pod, other.pod)) {
+        let own = own.iter().filter(|term| term.selects(other.pod)).map(Term::key);
+        let theirs = anti_terms(other.pod).map(|term| Term::new(other.pod, term));
+        let theirs = theirs.filter(|term| term.selects(pod)).map(|term| term.key());
+        for key in own.chain(theirs) {
+            if let Some(value) = other.domain(key) {
+                let domain = apart.entry(key).or_default().entry(value).or_default();
+                domain.push(other.pod);
+            }
+        }
+    }
+    apart
+}
+
+impl<'a> Neighbours<'a> {
+    pub(super) fn new(pod: &'a Pod, cluster: &ClusterView<'a>) -> Self {
+        let others = Placed::all(cluster);
+        let together = terms(pod).map(|term| Together::new(&Term::new(pod, term), &others));
+        Self {
+            together: together.collect(),
+            apart: apart(pod, &others),
+        }
+    }
+
+    /// The obstacles of this node because of other pods.
+    pub(super) fn obstacles(&self, node: &Node) -> Vec<Obstacle> {
+        let others = self
+            .apart
+            .iter()
+            .filter_map(|(key, domains)| domains.get(label(&node.metadata, key)?));
+        let mut found: BTreeSet<Obstacle> = others.flatten().map(|other| obstacle(other)).collect();
+        let placeholders: BTreeSet<_> = found.iter().filter_map(enrolled).collect();
+        // A run is reported once, with its strategy: only its placeholder may have the strategy as a label.
+        found.retain(|it| !is_shadow(it, &placeholders));
+        let away = self.together.iter().find_map(|term| term.away(node));
+        away.into_iter().chain(found).collect()
+    }
+}
+
+impl<'a> Together<'a> {
+    fn new(term: &Term<'a>, others: &[Placed<'a>]) -> Self {
+        let selected: Vec<_> = others.iter().filter(|other| term.selects(other.pod)).collect();
+        Self {
+            key: term.key(),
+            domains: selected
+                .iter()
+                .filter_map(|other| other.domain(term.key()))
+                .collect(),
+            nodes: selected.iter().map(|other| other.name).collect(),
+            is_first: selected.is_empty() && term.selects(term.of),
+        }
+    }
+
+    fn away(&self, node: &Node) -> Option<Obstacle> {
+        let is_near = label(&node.metadata, self.key).is_some_and(|value| self.domains.contains(value));
+        let nodes = || self.nodes.iter().map(|name| (*name).to_owned()).collect();
+        (!is_near && !self.is_first).then(|| Obstacle::Away(nodes()))
+    }
+}
+
+/// A term, with its selector.
+struct Term<'a> {
+    of: &'a Pod,
+    definition: &'a PodAffinityTerm,
+    selector: Option<Selector>,
+}
+
+impl<'a> Term<'a> {
+    fn new(of: &'a Pod, definition: &'a PodAffinityTerm) -> Self {
+        let selector = definition.label_selector.clone();
+        Self {
+            of,
+            definition,
+            selector: selector.and_then(|selector| Selector::try_from(selector).ok()),
+        }
+    }
+
+    fn key(&self) -> &'a str {
+        &self.definition.topology_key
+    }
+
+    /// Whether the term selects another pod. A namespace selector with requirements is ignored, because it would take a read of all
+    /// namespaces; an empty one selects all namespaces.
+    fn selects(&self, other: &Pod) -> bool {
+        let is_selected = |selector: &Selector| match &other.metadata.labels {
+            Some(labels) => selector.matches(labels),
+            None => selector.matches(&BTreeMap::new()),
+        };
+        is_in_reach(self.definition, self.of, other) && self.selector.as_ref().is_some_and(is_selected)
+    }
 }
 
 fn enrolled(obstacle: &Obstacle) -> Option<(String, String)> {
@@ -62,13 +187,7 @@ pub(crate) fn occupant(pod: &Pod) -> Option<Occupant> {
 }
 
 fn is_same(one: &Pod, other: &Pod) -> bool {
-    full_name(&one.metadata) == full_name(&other.metadata)
-}
-
-fn keep_apart(pod: &Pod, other: &Pod, node: &Node, cluster: &ClusterView<'_>) -> bool {
-    let here = |term: &&PodAffinityTerm| shares(&term.topology_key, other, node, cluster);
-    anti_terms(pod).any(|term| here(&term) && selects(term, pod, other))
-        || anti_terms(other).any(|term| here(&term) && selects(term, other, pod))
+    one.metadata.name == other.metadata.name && one.metadata.namespace == other.metadata.namespace
 }
 
 fn anti_terms(pod: &Pod) -> impl Iterator<Item = &PodAffinityTerm> {
@@ -89,57 +208,6 @@ fn terms(pod: &Pod) -> impl Iterator<Item = &PodAffinityTerm> {
             .iter()
             .flatten()
     })
-}
-
-/// The pods that a term selects are in other topology domains than the node. If a term selects no pod but the pod itself, the pod
-/// is the first of its group and can go to any node.
-fn away(pod: &Pod, node: &Node, cluster: &ClusterView<'_>) -> Option<Obstacle> {
-    terms(pod).find_map(|term| {
-        let company: Vec<_> = cluster
-            .pods
-            .iter()
-            .filter(|other| is_live(other) && node_of(other).is_some() && selects(term, pod, other))
-            .collect();
-        let near = company
-            .iter()
-            .any(|other| shares(&term.topology_key, other, node, cluster));
-        let first = company.is_empty() && selects(term, pod, pod);
-        (!near && !first).then(|| Obstacle::Away(nodes(&company)))
-    })
-}
-
-fn nodes(pods: &[&Pod]) -> Vec<String> {
-    let names: BTreeSet<_> = pods
-        .iter()
-        .filter_map(|pod| node_of(pod))
-        .map(str::to_owned)
-        .collect();
-    names.into_iter().collect()
-}
-
-/// Whether the pod is in the same topology domain as the node.
-fn shares(key: &str, pod: &Pod, node: &Node, cluster: &ClusterView<'_>) -> bool {
-    let Some(name) = node_of(pod) else { return false };
-    let of = |node: &Node| label(&node.metadata, key).map(str::to_owned);
-    let other = cluster
-        .nodes
-        .iter()
-        .find(|it| it.metadata.name.as_deref() == Some(name));
-    match (other.and_then(of), of(node)) {
-        (Some(one), Some(other)) => one == other,
-        _ => false,
-    }
-}
-
-/// Whether a term of one pod selects another pod. A namespace selector with requirements is ignored, because it would take a read
-/// of all namespaces; an empty one selects all namespaces.
-fn selects(term: &PodAffinityTerm, of: &Pod, other: &Pod) -> bool {
-    is_in_reach(term, of, other)
-        && term
-            .label_selector
-            .clone()
-            .and_then(|selector| Selector::try_from(selector).ok())
-            .is_some_and(|selector| selector.matches(&other.metadata.labels.clone().unwrap_or_default()))
 }
 
 fn is_in_reach(term: &PodAffinityTerm, of: &Pod, other: &Pod) -> bool {

@@ -55,8 +55,13 @@ impl BoundVolume {
             .as_ref()
             .and_then(|spec| spec.affinity.as_ref()?.node_affinity.as_ref());
         let of_pod = affinity.and_then(|it| it.required_during_scheduling_ignored_during_execution.as_ref());
-        let of_pod: Vec<_> = requirements(of_pod).collect();
-        requirements(required(&self.volume)).all(|requirement| of_pod.contains(&requirement))
+        let of_pod = of_pod.into_iter().flat_map(|it| &it.node_selector_terms);
+        let of_pod: Vec<_> = of_pod.flat_map(requirements).collect();
+        // The placeholder keeps only the terms that a node can meet together with those of other volumes.
+        let mut terms = required(&self.volume)
+            .into_iter()
+            .flat_map(|it| &it.node_selector_terms);
+        terms.any(|term| requirements(term).all(|requirement| of_pod.contains(&requirement)))
     }
 }
 
@@ -104,9 +109,8 @@ fn requirement_text(requirement: &NodeSelectorRequirement) -> String {
     }
 }
 
-fn requirements(selector: Option<&NodeSelector>) -> impl Iterator<Item = &NodeSelectorRequirement> {
-    let terms = selector.into_iter().flat_map(|it| &it.node_selector_terms);
-    terms.flat_map(|term| expressions(term).chain(fields(term)))
+fn requirements(term: &NodeSelectorTerm) -> impl Iterator<Item = &NodeSelectorRequirement> {
+    expressions(term).chain(fields(term))
 }
 
 fn expressions(term: &NodeSelectorTerm) -> impl Iterator<Item = &NodeSelectorRequirement> {

@@ -4,16 +4,42 @@ use super::*;
 use crate::fixture::{UID, node, object, placeholder, stranger, task};
 use placement::keys;
 use serde_json::{Value, json};
+use std::time::{Duration, Instant};
 
 fn against(pod: &Pod, nodes: &[Node], pods: &[Pod], volumes: &[BoundVolume]) -> Vec<String> {
-    let cluster = ClusterView { nodes, pods, volumes };
-    let told = |node: &Node| -> Vec<_> {
-        obstacles(pod, node, &cluster)
-            .iter()
-            .map(ToString::to_string)
-            .collect()
+    let fit = Fit::new(pod, ClusterView { nodes, pods, volumes });
+    let obstacles = fit.obstacles(&nodes[0]).into_iter();
+    obstacles.map(|obstacle| obstacle.to_string()).collect()
+}
+
+/// Before, the tool compared each pod with each node, and searched the node of each pod.
+#[test]
+fn thousands_of_pods_and_nodes_are_compared_in_seconds() {
+    let start = Instant::now();
+    let nodes: Vec<_> = (0..500)
+        .map(|number| node(&format!("n-{number}"), &json!({})))
+        .collect();
+    let of_run = |number: usize| {
+        let node = format!("n-{}", number % 500);
+        placeholder(
+            &format!("run-{number}"),
+            &format!("u-{number}"),
+            Some(&node),
+            &json!({}),
+        )
     };
-    told(&nodes[0])
+    let pods: Vec<_> = (0..5000).map(of_run).collect();
+    let pod = placeholder("build", UID, None, &json!({}));
+    let fit = Fit::new(
+        &pod,
+        ClusterView {
+            nodes: &nodes,
+            pods: &pods,
+            volumes: &[],
+        },
+    );
+    assert!(nodes.iter().all(|node| fit.obstacles(node).len() >= 10));
+    assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
 }
 
 fn quantity(text: &str) -> Quantity {

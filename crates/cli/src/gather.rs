@@ -128,9 +128,10 @@ async fn pods(server: &Server, view: &RunView) -> RequestResult<Vec<Pod>> {
     let mut found = pods.list(labelled(keys::TEKTON_PIPELINE_RUN, &key.name)).await?;
     found.retain(|pod| {
         let labels = pod.labels();
+        // The group of a nested run's pods is that of the run that started the nested run.
         let owner = labels
-            .get(keys::GROUP)
-            .or_else(|| labels.get(keys::TEKTON_PIPELINE_RUN_UID));
+            .get(keys::TEKTON_PIPELINE_RUN_UID)
+            .or_else(|| labels.get(keys::GROUP));
         owner.is_none_or(|uid| *uid == key.uid)
     });
     if view.run.is_enrolled() {

@@ -67,11 +67,17 @@ fn is_by_namespace(metadata: &ObjectMeta) -> bool {
     annotation(metadata, keys::OPTED_IN_BY) == Some(keys::BY_NAMESPACE)
 }
 
+/// The run that started a nested run. The owner may be a custom task of that run, and Tekton's label then names the run.
 fn parent(metadata: &ObjectMeta) -> Option<String> {
     let mut owners = metadata.owner_references.iter().flatten();
-    owners
-        .find(|owner| owner.controller == Some(true))
-        .map(|owner| owner.name.clone())
+    let owner = owners.find(|owner| owner.controller == Some(true))?;
+    let named =
+        || label(metadata, keys::TEKTON_PIPELINE_RUN).filter(|name| metadata.name.as_deref() != Some(*name));
+    let is_run = owner.kind == "PipelineRun";
+    is_run
+        .then_some(owner.name.as_str())
+        .or_else(named)
+        .map(str::to_owned)
 }
 
 fn time(status: &Value, field: &str) -> Option<Timestamp> {

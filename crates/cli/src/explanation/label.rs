@@ -18,11 +18,14 @@ fn text(facts: &Facts) -> String {
     let value = run.opt_in.as_deref().unwrap_or_default();
     let label = keys::OPT_IN;
     match (facts.state(), OptIn::parse(run.opt_in.as_deref())) {
-        (State::Nested, _) => format!(
-            "PipelineRun {} started this one, which follows it to its node: it is neither held nor given a placeholder of \
-             its own.",
-            facts.view.parent.as_deref().unwrap_or_default()
-        ),
+        (State::Nested, _) => {
+            let parent = facts.view.parent.as_ref();
+            let parent =
+                parent.map_or_else(|| "Another run".to_owned(), |name| format!("PipelineRun {name}"));
+            format!(
+                "{parent} started this one, which follows it to its node: it is neither held nor given a placeholder of its own."
+            )
+        }
         (State::ManagedElsewhere, _) => {
             "spec.managedBy names another controller than Tekton, so pod-affinity ignores this run."
                 .to_owned()

@@ -113,6 +113,26 @@ async fn pods_of_a_nested_run_count_as_tasks_of_its_root() {
     assert_eq!(facts_of(&api).await.tasks().count(), 2);
 }
 
+/// A custom task of the run `root` created the run.
+#[tokio::test]
+async fn a_nested_run_has_its_own_pods_and_the_run_that_started_it() {
+    let api = FakeApi::default();
+    let owner = json!([{"apiVersion": "tekton.dev/v1beta1", "kind": "CustomRun", "name": "root-task", "uid": "c", "controller": true}]);
+    let labels = json!({keys::GROUP: "root-uid", keys::TEKTON_PIPELINE_RUN: "root"});
+    let nested = json!({"metadata": {"ownerReferences": owner, "labels": labels}});
+    put_running_run(&api, &nested);
+    for (name, uid) in [("own", UID), ("earlier", "earlier-uid")] {
+        let labels = json!({keys::GROUP: "root-uid", keys::TEKTON_PIPELINE_RUN_UID: uid});
+        let pod = fixture::task(name, Some("node-1"), &json!({"metadata": {"labels": labels}}));
+        let path = format!("/api/v1/namespaces/ci/pods/{}", pod.name_any());
+        api.put(&path, to_value(pod).unwrap());
+    }
+    let facts = facts_of(&api).await;
+    let names = facts.tasks().map(ResourceExt::name_any);
+    assert_eq!(names.collect::<Vec<_>>(), ["build-own-pod"]);
+    assert_eq!(facts.view.parent.as_deref(), Some("root"));
+}
+
 #[tokio::test]
 async fn task_runs_are_read_only_after_an_event_about_a_quota() {
     let api = FakeApi::default();

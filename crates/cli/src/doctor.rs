@@ -119,9 +119,16 @@ impl Snapshot {
             .unwrap_or(Mechanism::Webhook)
     }
 
-    /// The active configuration.
+    /// The active configuration, or the defaults if it is unknown.
     fn config(&self) -> Config {
         config_of(&self.config)
+    }
+
+    /// The active configuration. `None` if the ConfigMap is unread, or invalid: then the controller uses an earlier version.
+    fn known_config(&self) -> Option<Config> {
+        let map = self.config.as_ref().ok()?.as_ref();
+        let data = map.and_then(|map| map.data.clone()).unwrap_or_default();
+        Config::parse(&data).ok()
     }
 }
 

@@ -125,14 +125,13 @@ fn positions(
     waiting.into_iter().map(position).collect()
 }
 
-/// When the controller releases the run at the latest, while pod-affinity holds it.
+/// When the controller releases the run at the latest, while pod-affinity holds it. `None` without the configuration.
 fn hold_ends(view: &RunView, config: Option<&Config>) -> Option<Timestamp> {
     let since = view
         .run
         .held_since()
         .filter(|_| view.run.is_held_by_us() && !view.run.done)?;
-    let deadline = config.map_or_else(|| Config::default().hold_deadline, |config| config.hold_deadline);
-    Some(after(since, deadline))
+    Some(after(since, config?.hold_deadline))
 }
 
 /// The row of one run, without its position.

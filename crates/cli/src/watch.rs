@@ -42,11 +42,14 @@ pub(crate) async fn watch(
         changes::<StatefulSet>(server, namespace, &placeholders, Change::Set),
         changes::<Pod>(server, namespace, &placeholders, Change::Pod),
     ]);
-    let config = config(server).await.ok();
+    let config = config(server).await;
+    if let Some(error) = config.as_ref().err().filter(|_| format.has_deadlines()) {
+        output::note(&format!("note: {error}"));
+    }
     let mut printer = Printer {
         layout,
         format,
-        config,
+        config: config.ok(),
         shown: BTreeMap::new(),
         widths: Vec::new(),
     };

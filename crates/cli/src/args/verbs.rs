@@ -382,6 +382,13 @@ pub(crate) enum Output {
     Name,
 }
 
+impl Output {
+    /// Whether the output has the ends of holds, which depend on the configuration.
+    pub(crate) fn has_deadlines(self) -> bool {
+        matches!(self, Self::Wide | Self::Json | Self::Yaml)
+    }
+}
+
 /// How a text is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Prose {

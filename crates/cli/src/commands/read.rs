@@ -49,11 +49,13 @@ pub(super) async fn list(cluster: &Cluster, args: &ListArgs) -> RequestResult<Ex
         sets.as_deref().unwrap_or_default(),
         pods.as_deref().unwrap_or_default(),
     );
-    let mut rows = list::rows(&runs, &placeholders, config.ok().as_ref());
+    let mut rows = list::rows(&runs, &placeholders, config.as_ref().ok());
     if let Some(column) = args.sort_by {
         list::sort(&mut rows, column);
     }
-    notes(sets.as_ref().err().into_iter().chain(pods.as_ref().err()));
+    let config = config.as_ref().err().filter(|_| args.output.has_deadlines());
+    let errors = [sets.as_ref().err(), pods.as_ref().err(), config];
+    notes(errors.into_iter().flatten());
     if let (Some(target), Some(namespace), []) = (&target, namespace, rows.as_slice()) {
         return Ok(unknown(cluster, namespace, &target.name).await);
     }

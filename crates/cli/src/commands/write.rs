@@ -3,6 +3,7 @@
 
 mod admission;
 
+use self::admission::Outcome;
 use super::read::unknown;
 use super::{UNASKED, printed, refused};
 use crate::args::{DisableArgs, DryRun, EnableArgs, ReleaseArgs};
@@ -86,7 +87,8 @@ pub(super) async fn disable(cluster: &Cluster, args: &DisableArgs) -> RequestRes
     if !args.all_namespaces {
         let switch = Switch::Exclude(cluster.namespace.clone());
         admission::switch(writer, &args.install_namespace, &switch, "disabled").await?;
-        return start(writer, Some(&cluster.namespace), |_| true).await;
+        let labelled = ListParams::default().labels(keys::OPT_IN);
+        return start(writer, Some(&cluster.namespace), labelled, |_| true).await;
     }
     admission::switch(writer, &args.install_namespace, &Switch::AllOff, "disabled").await?;
     if !args.stop_controller {
@@ -94,7 +96,9 @@ pub(super) async fn disable(cluster: &Cluster, args: &DisableArgs) -> RequestRes
     }
     scale(writer, &args.install_namespace, |_| Some(0)).await?;
     until_stopped(writer, &args.install_namespace).await?;
-    let code = start(writer, None, |view| view.run.is_held_by_us()).await?;
+    // A user may have removed the label of a held run while no controller ran.
+    let all = ListParams::default();
+    let code = start(writer, None, all, |view| view.run.is_held_by_us()).await?;
     let (sets, pods) = placeholders(writer.server, None).await;
     delete::<StatefulSet>(writer, &sets?).await?;
     delete::<Pod>(writer, &pods?).await?;
@@ -109,32 +113,32 @@ pub(super) async fn enable(cluster: &Cluster, args: &EnableArgs) -> RequestResul
     } else {
         Switch::Include(cluster.namespace.clone())
     };
-    let mut all_exist = admission::switch(writer, &args.install_namespace, &switch, "enabled").await?;
+    let mut outcome = admission::switch(writer, &args.install_namespace, &switch, "enabled").await?;
     if args.all_namespaces {
         let none = |replicas: i32| (replicas == 0).then_some(REPLICAS);
-        all_exist &= scale(writer, &args.install_namespace, none).await?;
+        if !scale(writer, &args.install_namespace, none).await? {
+            outcome = Outcome::Missing;
+        }
     }
-    if all_exist {
-        return Ok(ExitCode::SUCCESS);
-    }
-    Ok(refused(
-        "a part of the installation is not there. Apply the manifests of the release again.",
-    ))
+    Ok(match outcome {
+        Outcome::Done => ExitCode::SUCCESS,
+        Outcome::StillOff => refused(
+            "pod-affinity is off in all namespaces. To switch it on: `kubectl pod-affinity enable -A`.",
+        ),
+        Outcome::Missing => {
+            refused("a part of the installation is not there. Apply the manifests of the release again.")
+        }
+    })
 }
 
-/// Opts out the labelled runs that meet the condition, and releases held runs. A run that cannot be changed does not stop the
-/// others.
+/// Opts out these runs if they meet the condition, and releases held runs. A run that cannot be changed does not stop the others.
 async fn start(
     writer: Writer<'_>,
     namespace: Option<&str>,
+    runs: ListParams,
     condition: impl Fn(&RunView) -> bool,
 ) -> RequestResult<ExitCode> {
-    let labelled = ListParams::default().labels(keys::OPT_IN);
-    let runs = writer
-        .server
-        .reach::<PipelineRun>(namespace)
-        .list(labelled)
-        .await?;
+    let runs = writer.server.reach::<PipelineRun>(namespace).list(runs).await?;
     let mut code = ExitCode::SUCCESS;
     for view in runs.iter().filter_map(RunView::of).filter(condition) {
         match start_run(writer, view).await {

@@ -35,7 +35,7 @@ pub(super) fn runs(snapshot: &Snapshot) -> CheckResult {
 
 /// Runs that no controller releases.
 fn overdue(snapshot: &Snapshot, views: &[RunView]) -> Option<Finding> {
-    let deadline = snapshot.config().hold_deadline;
+    let deadline = snapshot.known_config()?.hold_deadline;
     let is_overdue = |view: &&RunView| {
         let is_held = view.run.is_held_by_us() && !view.run.done && !view.run.deleting;
         is_held && end_of_hold(view, deadline).is_some_and(|end| end < snapshot.now)
@@ -50,7 +50,11 @@ fn end_of_hold(view: &RunView, deadline: Duration) -> Option<Timestamp> {
 }
 
 fn waiting(snapshot: &Snapshot, views: &[RunView]) -> Option<Finding> {
-    let deadline = snapshot.config().hold_deadline;
+    let deadline = snapshot.known_config().map(|config| config.hold_deadline);
+    let is_overdue = |view: &RunView| {
+        let end = deadline.and_then(|deadline| end_of_hold(view, deadline));
+        end.is_some_and(|end| end < snapshot.now)
+    };
     let sets = snapshot.sets.as_deref().unwrap_or_default();
     let placeholders = PlaceholdersByName::of(sets, snapshot.placeholders.as_deref().unwrap_or_default());
     let waits = |view: &&RunView| {
@@ -59,7 +63,7 @@ fn waiting(snapshot: &Snapshot, views: &[RunView]) -> Option<Finding> {
         let since = state.since(view, &placeholder);
         state == State::WaitingForNode
             && since.is_some_and(|since| after(since, LONG) < snapshot.now)
-            && end_of_hold(view, deadline).is_some_and(|end| end >= snapshot.now)
+            && !is_overdue(view)
     };
     let what = format!("Waiting for a node for longer than {}", span(LONG));
     finding(Level::Warning, &what, &names(views.iter().filter(waits)))

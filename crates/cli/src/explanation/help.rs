@@ -45,7 +45,7 @@ pub(super) fn help(facts: &Facts) -> Vec<String> {
 
 fn is_overdue(facts: &Facts) -> bool {
     let since = facts.view.run.held_since().unwrap_or(facts.now);
-    after(since, facts.config().hold_deadline) < facts.now
+    facts.config.is_ok() && after(since, facts.config().hold_deadline) < facts.now
 }
 
 fn doctor() -> String {

@@ -36,11 +36,13 @@ fn by_us(facts: &Facts) -> String {
     };
     let deadline = span(config.hold_deadline);
     let end = after(since, config.hold_deadline);
-    let limit = if end > facts.now {
-        let left = span(between(facts.now, end));
-        format!("{until}; at the latest in {left} (hold-deadline {deadline})")
-    } else {
-        format!("which is longer than hold-deadline ({deadline}): no controller releases it")
+    let limit = match &facts.config {
+        Err(_) => format!("{until}; at the latest until hold-deadline, which could not be read"),
+        Ok(_) if end > facts.now => {
+            let left = span(between(facts.now, end));
+            format!("{until}; at the latest in {left} (hold-deadline {deadline})")
+        }
+        Ok(_) => format!("which is longer than hold-deadline ({deadline}): no controller releases it"),
     };
     let key = &facts.view.run.key;
     format!(

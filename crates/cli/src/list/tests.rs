@@ -161,7 +161,9 @@ fn a_run_that_waits_for_a_node_has_a_position_among_the_runs_of_its_kind_and_an_
         waits("of-pool", 2, &of_pool),
         run(&released()),
     ];
-    let rows = rows(&runs, &PlaceholdersByName::default(), None);
+    let unknown = rows(&runs, &PlaceholdersByName::default(), None);
+    assert!(unknown.iter().all(|row| row.hold_ends.is_none()));
+    let rows = rows(&runs, &PlaceholdersByName::default(), Some(&Config::default()));
     let cells = rows
         .iter()
         .map(|row| (row.name.as_str(), row.position, row.hold_ends));

@@ -168,6 +168,8 @@ async fn everything_is_switched_off_and_leaves_runs_to_the_controller() {
     done(&api, "disable -A").await.unwrap();
     assert!(is_off(&api.get(&webhook_path(install::POD_WEBHOOK)).unwrap()));
     assert_eq!(api.writes().len(), 2);
+    let still_off = done(&api, "enable -n ci").await;
+    assert_eq!(still_off, Ok(ExitCode::from(BAD)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -238,7 +240,11 @@ async fn a_user_who_may_not_see_policies_can_switch_off_a_webhook_and_is_refused
 #[tokio::test(start_paused = true)]
 async fn without_a_controller_held_runs_start_and_placeholders_go() {
     let api = cluster();
+    let unlabelled = json!({"metadata": {"name": "unlabelled", "uid": "uid-of-unlabelled", "labels": null}});
+    let unlabelled = serde_json::to_value(run(&unlabelled)).unwrap();
+    api.put(&run_path("unlabelled"), unlabelled);
     done(&api, "disable -A --stop-controller").await.unwrap();
+    assert_eq!(status(&api, "unlabelled"), Value::Null);
     assert_eq!(api.get(DEPLOYMENT).unwrap()["spec"]["replicas"], 0);
     assert_eq!(status(&api, "held"), Value::Null);
     assert_eq!(label(&api, "running"), "true", "it runs on with what it has");

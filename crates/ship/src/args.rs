@@ -164,7 +164,7 @@ pub(crate) struct ReleaseArgs {
     pub(crate) push: bool,
     #[command(flatten)]
     pub(crate) registry: RegistryArgs,
-    /// Create the release even if files differ from the commit.
+    /// Create the release even if files differ from the commit, git cannot read the commit, or the package has another version.
     #[arg(long)]
     pub(crate) allow_dirty: bool,
     /// Folder with binaries, such as pod-affinity-amd64, instead of a build.

@@ -49,11 +49,9 @@ struct Publisher {
 /// Writes the files, signs them, and pushes the image and the chart. Returns the image reference by digest.
 pub(crate) fn release(args: &ReleaseArgs) -> Result<String> {
     let source = Source::read(args.time.source_date_epoch)?;
-    ensure!(
-        args.allow_dirty || !source.commit.dirty,
-        "this checkout differs from its commit, and a release must be what its revision says: commit or stash the changes (see \
-         `git status`), or use --allow-dirty"
-    );
+    if !args.allow_dirty {
+        check_source(&source, args.version.plain())?;
+    }
     let mut release = Release {
         rustc: Rustc::read()?,
         destination: Destination::parse(&args.repo)?,
@@ -86,6 +84,28 @@ pub(crate) fn release(args: &ReleaseArgs) -> Result<String> {
     publisher.publish(&release, &image, &reference, &predicate)?;
     status!("{} is in {}", args.version.as_str(), args.out.display());
     Ok(reference)
+}
+
+/// A release must be what its revision says, and the program prints the version of the package.
+fn check_source(source: &Source, version: &str) -> Result<()> {
+    ensure!(
+        source.commit.revision.is_some(),
+        "git cannot read the commit of {}, and a release must be what its revision says: see what `git status` prints there, or use \
+         --allow-dirty",
+        source.root.display()
+    );
+    ensure!(
+        !source.commit.dirty,
+        "this checkout differs from its commit, and a release must be what its revision says: commit or stash the changes (see \
+         `git status`), or use --allow-dirty"
+    );
+    ensure!(
+        version == source.version,
+        "the release is {version}, and the version of the package is {}: set `version` in Cargo.toml and commit the change, or use \
+         --allow-dirty",
+        source.version
+    );
+    Ok(())
 }
 
 impl Release<'_> {
@@ -229,5 +249,22 @@ impl Publisher {
             cosign.sign(&format!("{chart}@{digest}"))?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::tests::source;
+
+    #[test]
+    fn a_release_has_the_version_of_the_package() {
+        let source = source(Some("abc"));
+        assert!(check_source(&source, "1.2.3").is_ok());
+        let error = check_source(&source, "1.2.4").unwrap_err().to_string();
+        assert!(
+            error.contains("the release is 1.2.4, and the version of the package is 1.2.3"),
+            "{error}"
+        );
     }
 }

@@ -29,7 +29,9 @@ pub(super) fn add(release: &mut Release<'_>) -> Result<()> {
             .replace("linux-amd64", &name)
             .replace("linux", platform.system)
             .replace("amd64", platform.processor)
-            .replace("${SHA256}", &sha256);
+            .replace("${SHA256}", &sha256)
+            // The address may contain one of the words above.
+            .replace("${DOWNLOADS}", &release.args.downloads);
     }
     release.add("krew.yaml", format!("{head}{entries}"))?;
     let scripts = scripts.context("no plugin runs on this machine and prints the scripts for completion")?;
@@ -87,6 +89,5 @@ fn krew(release: &Release<'_>) -> Result<(String, String)> {
     let head = head
         .replace("${VERSION}", release.args.version.as_str())
         .replace("${HOMEPAGE}", &release.args.homepage);
-    let entry = entry.replace("${DOWNLOADS}", &release.args.downloads);
-    Ok((format!("{head}{PLATFORMS}"), entry))
+    Ok((format!("{head}{PLATFORMS}"), entry.to_owned()))
 }

@@ -104,16 +104,39 @@ fn checkout(home: &TestFolder, package: &str) {
 fn a_release_with_uncommitted_changes_is_an_error() {
     let home = TestFolder::new();
     checkout(&home, "pod-affinity");
-    let git = std::process::Command::new("git")
-        .args(["init", "--quiet"])
-        .current_dir(home.path("other"))
-        .status();
-    assert!(git.unwrap().success());
+    for arguments in [
+        &["init", "--quiet"][..],
+        &[
+            "-c",
+            "user.name=a",
+            "-c",
+            "user.email=a@example.com",
+            "commit",
+            "--quiet",
+            "--allow-empty",
+            "--message=a",
+        ],
+    ] {
+        let git = std::process::Command::new("git")
+            .args(arguments)
+            .current_dir(home.path("other"))
+            .status();
+        assert!(git.unwrap().success());
+    }
     let said = home
         .ship(&[&["release", "v1.2.3"], &ADDRESSES[..]].concat())
         .within(&home.path("other"))
         .fails();
     assert!(said.contains("commit or stash the changes"), "{said}");
+}
+
+#[test]
+fn a_release_without_a_commit_is_an_error() {
+    let home = TestFolder::new();
+    checkout(&home, "pod-affinity");
+    let release = home.ship(&[&["release", "v1.2.3"], &ADDRESSES[..]].concat());
+    let said = release.within(&home.path("other")).fails();
+    assert!(said.contains("git cannot read the commit"), "{said}");
 }
 
 #[test]

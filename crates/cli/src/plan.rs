@@ -33,7 +33,6 @@ impl Planned {
             let plan = Plan {
                 decision: Decision::Wait(Wait::OlderRuns(Before::Starting)),
                 again: None,
-                note: None,
             };
             return Some(Self { seen, plan });
         }

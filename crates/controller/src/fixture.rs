@@ -104,7 +104,6 @@ pub(crate) fn planned(decision: Decision) -> Plan {
     Plan {
         decision,
         again: None,
-        note: None,
     }
 }
 

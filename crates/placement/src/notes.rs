@@ -14,8 +14,8 @@ use crate::coschedule::{FEATURE_FLAGS, PlacingMode};
 use crate::keys;
 use crate::names::RunKey;
 use crate::node::NodeOffer;
-use crate::placeholder::size::InvalidReserve;
-use crate::plan::{Decision, Event, Observation, Plan, Read, ReleaseCause, Step, Wait};
+use crate::placeholder::size::{InvalidReserve, invalid_reserve};
+use crate::plan::{Decision, Event, Observation, Plan, Read, ReleaseCause, State, Step, Wait};
 use crate::run::{HeldFrom, Run, SpecStatus};
 use crate::strategy::{Enrolment, IsolateFrom, Scope, Strategy};
 pub use moves::time_left;
@@ -26,7 +26,8 @@ use std::time::Duration;
 
 /// The notes that are true whether or not the step succeeds.
 pub fn of_state(observed: &Observation, plan: &Plan) -> Vec<Note> {
-    let mut notes: Vec<_> = plan.note.as_ref().map(ignored).into_iter().collect();
+    let ignored = invalid_reserve(&observed.run).filter(|_| State::from_observation(observed).is_held());
+    let mut notes: Vec<_> = ignored.as_ref().map(reserve_ignored).into_iter().collect();
     notes.extend(observed.relaxed.then(relaxed));
     notes.extend(observed.run.over_limit.map(field_ignored));
     notes.extend(observed.cluster.placing_mode.map(tekton_places_pods));
@@ -203,7 +204,7 @@ fn for_node(run: &Run, message: &str, autoscaler: Option<&str>, largest: Option<
 }
 
 /// The run's reserve annotation is malformed, so the controller ignores the annotation. The note accompanies any step.
-fn ignored(ignored: &InvalidReserve) -> Note {
+fn reserve_ignored(ignored: &InvalidReserve) -> Note {
     let text = format!("{ignored}. It is taken as absent; correct it before you create the run again.");
     note(Reason::ReserveIgnored, text)
 }

@@ -100,7 +100,6 @@ pub use self::observation::{
 pub use self::requeue_mark::RequeueMark;
 pub use self::state::State;
 use self::state::{Stage, enrolment};
-use crate::placeholder::size::{self, InvalidReserve};
 use crate::placeholder::spec::Spec;
 use crate::requests::RunState;
 use crate::strategy::Enrolment;
@@ -113,8 +112,6 @@ pub struct Plan {
     pub decision: Decision,
     /// When to reconcile again; `None` waits for the next change.
     pub again: Option<Duration>,
-    /// A reserve annotation with a bad value, which one event reports whatever the decision is.
-    pub note: Option<InvalidReserve>,
 }
 
 impl Plan {
@@ -133,28 +130,19 @@ const SOON: Duration = Duration::from_secs(5);
 
 /// Decides what to do, with the inputs that have been read.
 pub fn plan(observed: &Observation, inputs: &Inputs) -> Plan {
-    let (plan, is_held) = match Stage::from_observation(observed) {
-        Stage::Deleting => (Ok(without_timer(ending::on_deletion(observed))), false),
-        Stage::Done => (ending::on_done(observed, inputs).map(without_timer), false),
-        Stage::Foreign(why) => (Ok(without_timer(Decision::Ignore(why))), false),
-        Stage::OptedOut => (ending::on_opt_out(observed, inputs), false),
-        Stage::HeldByUs(chosen) => (held::on_held(observed, inputs, enrolment(observed, chosen)), true),
-        Stage::HeldElsewhere(chosen) => (
-            Ok(without_timer(on_held_elsewhere(
-                observed,
-                enrolment(observed, chosen),
-            ))),
-            false,
-        ),
-        Stage::Running(chosen) => (
-            running::on_running(observed, inputs, enrolment(observed, chosen)),
-            false,
-        ),
+    let plan = match Stage::from_observation(observed) {
+        Stage::Deleting => Ok(without_timer(ending::on_deletion(observed))),
+        Stage::Done => ending::on_done(observed, inputs).map(without_timer),
+        Stage::Foreign(why) => Ok(without_timer(Decision::Ignore(why))),
+        Stage::OptedOut => ending::on_opt_out(observed, inputs),
+        Stage::HeldByUs(chosen) => held::on_held(observed, inputs, enrolment(observed, chosen)),
+        Stage::HeldElsewhere(chosen) => {
+            let decision = on_held_elsewhere(observed, enrolment(observed, chosen));
+            Ok(without_timer(decision))
+        }
+        Stage::Running(chosen) => running::on_running(observed, inputs, enrolment(observed, chosen)),
     };
-    Plan {
-        note: size::invalid_reserve(&observed.run).filter(|_| is_held),
-        ..plan.unwrap_or_else(|read| without_timer(Decision::Read(read)))
-    }
+    plan.unwrap_or_else(|read| without_timer(Decision::Read(read)))
 }
 
 /// Another controller holds the run. The run needs its labels before that controller releases it, whereas a placeholder
@@ -191,7 +179,6 @@ fn without_timer(decision: Decision) -> Plan {
     Plan {
         decision,
         again: None,
-        note: None,
     }
 }
 

@@ -70,6 +70,13 @@ impl State {
     }
 }
 
+impl State {
+    /// pod-affinity holds the run.
+    pub(crate) fn is_held(self) -> bool {
+        HELD.contains(&self)
+    }
+}
+
 /// The state by where the placeholder is: absent, at no replicas, without a pod, without a node, on a node.
 fn by_placeholder(observed: &Observation, states: [State; 5]) -> State {
     let [absent, scaled_down, without_pod, unscheduled, on_node] = states;

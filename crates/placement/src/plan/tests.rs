@@ -8,6 +8,7 @@ use super::fixtures::{
 use super::*;
 use crate::config::ReleaseWhen;
 use crate::node::{Cause, NodeState};
+use crate::placeholder::size;
 use crate::requests::Object;
 use crate::run::{HeldFrom, SpecStatus};
 use crate::strategy::{IsolateFrom, Isolation, Scope, Strategy};

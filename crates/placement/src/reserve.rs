@@ -3,9 +3,10 @@
 //! The reserve is checked when the run is created. A typing mistake is therefore reported at once, and never becomes a
 //! placeholder that fits on no node.
 
+use crate::bounded::STRING;
 use crate::label_syntax::{LONGEST_DOMAIN, is_domain, is_name};
 use crate::quantity::{BadQuantity, Quantity};
-use crate::text::quoted;
+use crate::text::{ELLIPSIS, quoted};
 use std::collections::BTreeMap;
 use thiserror::Error;
 
@@ -27,6 +28,9 @@ pub const AUTOMATIC: &str = "auto";
 /// A mistake in a reserve.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum BadReserve {
+    /// The text is longer than pod-affinity reads.
+    #[error("it is longer than {STRING} characters")]
+    TooLong,
     /// An entry has no `=`.
     #[error("{0:?} is not of the form name=quantity, such as cpu=4 or memory=8Gi")]
     Entry(String),
@@ -89,6 +93,9 @@ pub fn parse_setting(text: &str) -> Result<ReserveSetting, BadReserve> {
 /// Reads `name=quantity` pairs, separated by commas; a blank text reserves nothing.
 pub fn parse(text: &str) -> Result<Reserve, BadReserve> {
     let mut reserve = Reserve::new();
+    if is_too_long(text) {
+        return Err(BadReserve::TooLong);
+    }
     if text.trim().is_empty() {
         return Ok(reserve);
     }
@@ -99,6 +106,12 @@ pub fn parse(text: &str) -> Result<Reserve, BadReserve> {
         }
     }
     Ok(reserve)
+}
+
+/// A decoder of runs cuts a text that is too long, and adds an ellipsis.
+fn is_too_long(text: &str) -> bool {
+    let was_cut = text.len() >= STRING - ELLIPSIS.len() && text.ends_with(ELLIPSIS);
+    was_cut || text.len() > STRING
 }
 
 /// Whether this amount of this resource can be reserved.
@@ -195,6 +208,7 @@ fn is_extended_resource(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::text::shortened;
 
     fn message(text: &str) -> String {
         parse(text).expect_err(text).to_string()
@@ -216,6 +230,16 @@ mod tests {
                 ("nvidia.com/gpu", "1")
             ]
         );
+    }
+
+    #[test]
+    fn a_text_that_the_controller_would_cut_is_rejected() {
+        let spaces = |count: usize| format!("cpu=1{}", " ".repeat(count));
+        assert!(parse(&spaces(STRING - 5)).is_ok());
+        let long = spaces(STRING - 4);
+        for text in [&shortened(&long, STRING), long.as_str()] {
+            assert_eq!(message(text), "it is longer than 2048 characters");
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 /// The most bytes of a user's value in a message, log line or event.
 pub const QUOTED: usize = 200;
-const ELLIPSIS: &str = "…";
+pub(crate) const ELLIPSIS: &str = "…";
 
 /// The text, or its beginning with an ellipsis if the text has more than this many bytes.
 pub fn shortened(text: &str, bytes: usize) -> Cow<'_, str> {

@@ -244,6 +244,13 @@ async fn policies_differ_from_the_webhook_as_their_page_says() {
         panic!("{too_many:?}")
     };
     assert!(message.contains("more than 64 entries"), "{message}");
+    let long = format!("cpu=1,{}memory=1Gi", " ".repeat(2048));
+    let too_long = created(&client, with_reserve(&long)).await;
+    for answer in [too_long.policies, too_long.webhook] {
+        let is_rejected =
+            matches!(&answer, Answer::Rejected(text) if text.contains("it is longer than 2048 characters"));
+        assert!(is_rejected, "{answer:?}");
+    }
 }
 
 #[e2e_test(policies)]

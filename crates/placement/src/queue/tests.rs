@@ -294,6 +294,12 @@ fn a_new_leader_continues_a_line_but_begins_none() {
     assert_eq!(inherited([run(0, Stage::New), run(1, Stage::Missing)], 11), None);
     let promised = answered(Answer::Promise, oldest());
     assert_eq!(inherited([promised, run(1, Stage::Missing)], 11), None);
+    let refused = of_size("8", refused(0));
+    assert_eq!(
+        inherited([refused, run(1, Stage::Missing)], 11),
+        None,
+        "an autoscaler may add a node for a smaller run"
+    );
 }
 
 fn any_run() -> impl Arbitrary<Value = (Member, usize)> {

@@ -26,8 +26,8 @@
 use crate::attempts::Before;
 use crate::caps::Caps;
 use crate::config::Config;
+use crate::node::NodeFacts;
 use crate::node::selector::NodeRequirements;
-use crate::node::{NodeFacts, NodeState, state};
 use crate::placeholder::{node_selector, tolerations_with};
 use crate::resources::Resources;
 use crate::run::Run;
@@ -273,7 +273,7 @@ pub(crate) fn required_of_node(run: &Run, config: &Config) -> NodeRequirements {
 pub fn possible_nodes(run: &Run, config: &Config) -> impl Fn(&NodeFacts) -> bool {
     let required = required_of_node(run, config);
     let tolerations = tolerations_with(run, &config.placeholder_tolerations);
-    move |node| state(Some(node), &tolerations) == NodeState::Usable && required.are_met_by(node)
+    move |node| required.allow(node, &tolerations)
 }
 
 #[cfg(test)]

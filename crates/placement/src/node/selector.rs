@@ -1,7 +1,9 @@
 //! Node selectors and required node affinity, by the rules of the scheduler.
 
-use super::NodeFacts;
-use k8s_openapi::api::core::v1::{NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm};
+use super::{NodeFacts, untolerated};
+use k8s_openapi::api::core::v1::{
+    NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Toleration,
+};
 use std::collections::BTreeMap;
 
 /// The labels and the node affinity that a pod requires of its node.
@@ -26,6 +28,11 @@ impl NodeRequirements {
         let affinity = self.affinity.as_ref();
         self.labels.iter().all(has)
             && affinity.is_none_or(|selector| matches(selector, &node.name, &node.labels))
+    }
+
+    /// Whether a pod with these requirements and tolerations can start on a node, apart from what other pods use.
+    pub fn allow(&self, node: &NodeFacts, tolerations: &[Toleration]) -> bool {
+        untolerated(node, tolerations).next().is_none() && self.are_met_by(node)
     }
 }
 

@@ -15,7 +15,7 @@ use crate::attempts::{Before, Rejection, Turn};
 use crate::config::ReleaseWhen;
 use crate::image_pull::Images;
 use crate::messages;
-use crate::node::{NodeOffer, largest, untolerated};
+use crate::node::{NodeOffer, largest};
 use crate::placeholder::size::{is_automatic, within_limits};
 use crate::pod_rejection::{self, PermanentRejection};
 use crate::queue::{ANSWER_WITHIN, required_of_node};
@@ -204,11 +204,8 @@ fn unschedulable_with_reserve(observed: &Observation) -> Option<(&PlaceholderPod
 
 fn nearest(observed: &Observation, pod: &PlaceholderPod) -> Option<NodeOffer> {
     let required = required_of_node(&observed.run, &observed.config);
-    let nodes = observed
-        .cluster
-        .nodes
-        .iter()
-        .filter(|node| untolerated(node, &pod.tolerations).next().is_none() && required.are_met_by(node));
+    let nodes = observed.cluster.nodes.iter();
+    let nodes = nodes.filter(|node| required.allow(node, &pod.tolerations));
     largest(nodes, &pod.shape.requests)
 }
 

@@ -8,7 +8,7 @@ use crate::config::Config;
 use crate::coschedule::PlacingMode;
 use crate::keys;
 use crate::node::selector::NodeRequirements;
-use crate::node::{NodeFacts, NodeState, untolerated};
+use crate::node::{NodeFacts, NodeState};
 use crate::placeholder::spec::Spec;
 use crate::resources::Resources;
 use crate::run::Run;
@@ -242,7 +242,7 @@ impl WaitingPod {
 
     /// Whether neither the labels nor the taints of the node keep the pod away.
     pub(crate) fn may_start_on(&self, node: &NodeFacts) -> bool {
-        untolerated(node, &self.tolerations).next().is_none() && self.requires.are_met_by(node)
+        self.requires.allow(node, &self.tolerations)
     }
 }
 

@@ -126,17 +126,19 @@ impl Snapshot {
 
     /// The active configuration. `None` if the ConfigMap is unread, or invalid: then the controller uses an earlier version.
     fn known_config(&self) -> Option<Config> {
-        let map = self.config.as_ref().ok()?.as_ref();
-        let data = map.and_then(|map| map.data.clone()).unwrap_or_default();
-        Config::parse(&data).ok()
+        known_config_of(&self.config)
     }
 }
 
 /// The defaults if the ConfigMap is absent, unread or invalid.
 fn config_of(map: &RequestResult<Option<ConfigMap>>) -> Config {
-    let map = map.as_ref().ok().and_then(Option::as_ref);
+    known_config_of(map).unwrap_or_default()
+}
+
+fn known_config_of(map: &RequestResult<Option<ConfigMap>>) -> Option<Config> {
+    let map = map.as_ref().ok()?.as_ref();
     let data = map.and_then(|map| map.data.clone()).unwrap_or_default();
-    Config::parse(&data).unwrap_or_default()
+    Config::parse(&data).ok()
 }
 
 /// The findings on an installation, check by check.

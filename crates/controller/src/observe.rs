@@ -303,24 +303,25 @@ impl Stores {
 
     /// The other runs of the namespace that have a part in its quotas.
     pub(crate) fn with_part_in_quotas(&self, run: &RunKey) -> Vec<Run> {
-        self.beside(run, |_| true).collect()
+        let others = self.others_in_namespace(run);
+        let others = others.iter().filter_map(|other| other.run());
+        others.filter(Run::has_part_in_quotas).collect()
     }
 
-    /// Tekton creates StatefulSets for some other run of the namespace.
+    /// Whether Tekton creates StatefulSets for another run of the namespace that has a part in its quotas.
     pub(crate) fn has_assistants_beside(&self, run: &RunKey) -> bool {
-        let has_volumes = |it: &PipelineRun| it.spec.volumes != Volumes::default();
-        self.beside(run, has_volumes).next().is_some()
+        let others = self.others_in_namespace(run);
+        let with_volumes = others
+            .iter()
+            .filter(|other| other.spec.volumes != Volumes::default());
+        let mut with_volumes = with_volumes.filter_map(|other| other.run());
+        with_volumes.any(|other| other.has_part_in_quotas())
     }
 
-    /// As `with_part_in_quotas`. Only those that `is_wanted` names are read, because reading all runs takes time.
-    fn beside(&self, run: &RunKey, is_wanted: impl Fn(&PipelineRun) -> bool) -> impl Iterator<Item = Run> {
-        let is_here = |it: &PipelineRun| it.metadata.namespace.as_ref() == Some(&run.namespace);
-        let runs = self
-            .runs
-            .state_filter(|it| is_here(it) && is_wanted(it))
-            .into_iter();
-        let others = runs.filter_map(|it| it.run()).filter(|it| it.key.uid != run.uid);
-        others.filter(Run::has_part_in_quotas)
+    fn others_in_namespace(&self, run: &RunKey) -> Vec<Arc<PipelineRun>> {
+        let is_here = |other: &PipelineRun| other.metadata.namespace.as_ref() == Some(&run.namespace);
+        let is_other = |other: &PipelineRun| other.metadata.uid.as_ref() != Some(&run.uid);
+        self.runs.state_filter(|other| is_here(other) && is_other(other))
     }
 
     /// The run of a placeholder.

@@ -206,7 +206,7 @@ impl Stores {
         })
     }
 
-    /// Whether the pod is the placeholder of a run. Whoever may create pods can give any pod the labels of a placeholder.
+    /// Whether a run has this pod as its placeholder: a user who may create pods can give a pod the labels of placeholders.
     fn is_placeholder(&self, (namespace, name): &ObjectKey, pod: &OfRun<PlaceholderPod>) -> bool {
         let run = run_of(namespace, pod).and_then(|run| self.runs.get(&run)?.key());
         run.is_some_and(|run| run.placeholder().pod() == *name)

@@ -27,7 +27,7 @@ fn full_pool() -> (Caches, Run) {
     (caches, oldest)
 }
 
-/// As `full_pool`, without an autoscaler.
+/// A full pool without an answer of an autoscaler.
 fn unanswered_pool() -> (Caches, Run) {
     let mut caches = Caches::ready();
     let (oldest, on_node) = (named("oldest"), named("on-node"));

@@ -333,7 +333,7 @@ async fn runs_succeed_with_an_api_server_that_is_slow_or_rejects_or_cuts_watches
     auditor.assert_no_violation();
 }
 
-/// As after the loss of a machine of the control plane: its connections are dead, but nothing closes them.
+/// If a machine of the control plane is lost, its connections are dead, and nothing closes them.
 #[e2e_test(second)]
 async fn runs_are_released_after_the_open_watches_fell_silent() {
     let (bed, _) = kept_alive(OURS, true, &[]).await;

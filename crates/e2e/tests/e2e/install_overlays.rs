@@ -310,7 +310,10 @@ async fn an_installation_with_certificates_of_its_own_changes_over_to_those_of_a
     apply_with(&user.ca()).await;
     has_one_node(&bed, "fourth").await;
     let kept = own.get(install::CERTIFICATE_SECRET).await.unwrap();
-    assert_eq!(kept.data, managed.data, "nobody else writes the Secret");
+    assert_eq!(
+        kept.data, managed.data,
+        "the controller does not write the Secret"
+    );
 }
 
 #[e2e_test(webhook)]

@@ -149,7 +149,7 @@ fn the_placeholder_requires_a_node_of_each_volume_that_it_leaves_to_the_tasks() 
     );
 }
 
-/// As for the volumes of a regional disk. Combined without limits, thirty such volumes have a billion alternatives.
+/// Volumes of regional disks name two zones. Combined without limits, thirty of these volumes have a billion alternatives.
 #[test]
 fn many_volumes_that_are_left_to_the_tasks_require_their_common_zones() {
     let exclusive = json!({"spec": {"accessModes": ["ReadWriteOncePod"]}});

@@ -250,7 +250,7 @@ impl FreeNode {
     }
 }
 
-/// Sizes of which none is at most another.
+/// The smallest sizes of several runs. A size that requests at least as much as a stored size is not stored.
 #[derive(Debug, Default)]
 struct Sizes(Vec<Resources>);
 

@@ -165,7 +165,7 @@ fn intermediate_of(root: &Issued) -> Issued {
     }
 }
 
-/// As an issuer of cert-manager with an intermediate CA stores them.
+/// A cert-manager issuer with an intermediate CA stores the root CA as `ca.crt`.
 #[test]
 fn a_leaf_of_an_intermediate_ca_is_served_with_the_certificate_of_this_ca() {
     let root = issue_ca(start()).unwrap();

@@ -171,7 +171,7 @@ fn a_users_ca_signs_the_certificate(setup: &ShipSetup) {
         --output=jsonpath='{.items[*].webhooks[*].clientConfig.caBundle}' | xargs -n1 | sort -u >found\n\
         base64 --wrap=0 ca.crt | diff - <(tr -d '\\n' <found)";
     let delete = "cargo ship delete -k overlays/own-ca";
-    // As the leader fills the Secret.
+    // No leader runs here, so the test fills the Secret.
     let managed = "cargo ship apply -f config/\n\
         kubectl -n tekton-pod-affinity patch secret pod-affinity-webhook-certs --type=merge \
         --patch=\"{\\\"data\\\": {\\\"ca-bundle.crt\\\": \\\"$(base64 --wrap=0 ca.crt)\\\"}}\"";

@@ -7,7 +7,7 @@ use crate::support::controller::until_reconciled;
 use crate::support::events::{reasons, until_event};
 use crate::support::kubectl::kubectl;
 use crate::support::objects::{cordon, node_of, patch_node};
-use crate::support::placeholders::{bound_placeholder, placeholder_name, pods, sets};
+use crate::support::placeholders::{bound_placeholder, is_unschedulable, placeholder_name, pods, sets};
 use crate::support::runs::{
     bound_task, create, let_end, let_task_end, nodes_of, small_then, until_moved_from, until_unschedulable,
 };
@@ -327,10 +327,7 @@ async fn a_drain_with_an_evicted_task_that_ends_slowly_moves_the_run() {
             .get(&placeholder.name_any())
             .await
             .map_err(|error| error.to_string())?;
-        let conditions = pod.status.clone().and_then(|status| status.conditions);
-        let mut conditions = conditions.into_iter().flatten();
-        let waits = conditions.any(|it| it.reason.as_deref() == Some("Unschedulable"));
-        if pod.uid() != placeholder.uid() && waits {
+        if pod.uid() != placeholder.uid() && is_unschedulable(&pod) {
             Ok(())
         } else {
             Err(format!("{:?}", pod.status))

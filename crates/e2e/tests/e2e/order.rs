@@ -3,19 +3,19 @@
 use crate::support::SOON;
 use crate::support::events::notes;
 use crate::support::objects::changes;
-use crate::support::placeholders::{placeholder_name, pods, sets};
+use crate::support::placeholders::{is_unschedulable, placeholder_name, pods, sets};
 use crate::support::pool::PooledTestbed;
 use crate::support::runs::{bound_task, create, let_end};
 use crate::support::testbeds::fresh;
 use futures::StreamExt;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Event;
-use kube::ResourceExt;
+use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::api::{Api, DynamicObject, PostParams};
 use kube::runtime::watcher;
+use kube::{Client, ResourceExt};
 use placement::keys;
 use serde_json::json;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use testbed::order::Order;
@@ -38,26 +38,46 @@ fn run(namespace: &str, number: usize) -> RunSpec {
 /// Emits the event of an autoscaler that adds no node for the placeholder of a run.
 async fn refuse_node(bed: &Testbed, run: &DynamicObject) {
     let placeholder = placeholder_name(run).pod();
-    let namespace = run.namespace().unwrap();
     let client = bed.client().await.unwrap();
-    let pod = pods(&client, &namespace);
+    let pods = pods(&client, &run.namespace().unwrap());
     let pod = bed
         .until(format!("the pod {placeholder}"), SOON, async || {
-            pod.get(&placeholder).await.map_err(|error| error.to_string())
+            pods.get(&placeholder).await.map_err(|error| error.to_string())
         })
         .await
         .unwrap();
+    refuse(&client, &pod).await;
+}
+
+async fn refuse(client: &Client, placeholder: &Pod) {
+    let (name, namespace) = (placeholder.name_any(), placeholder.namespace().unwrap());
     let event = json!({
-        "metadata": {"name": format!("{placeholder}.refused"), "namespace": namespace},
-        "involvedObject": {"apiVersion": "v1", "kind": "Pod", "name": placeholder, "namespace": namespace, "uid": pod.uid()},
+        "metadata": {"generateName": format!("{name}."), "namespace": namespace},
+        "involvedObject": {"apiVersion": "v1", "kind": "Pod", "name": name, "namespace": namespace, "uid": placeholder.uid()},
         "type": "Normal", "reason": "NotTriggerScaleUp", "source": {"component": "cluster-autoscaler"},
         "message": "pod didn't trigger scale-up: 1 max node group size reached",
         "firstTimestamp": Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
         "lastTimestamp": Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
     });
-    let events: Api<Event> = Api::namespaced(client, &namespace);
+    let events: Api<Event> = Api::namespaced(client.clone(), &namespace);
     let event = serde_json::from_value(event).unwrap();
     events.create(&PostParams::default(), &event).await.unwrap();
+}
+
+/// Answers each placeholder of the namespace that found no node: the autoscaler adds no node.
+async fn refuse_all(bed: &Testbed, namespace: &str) {
+    let client = bed.client().await.unwrap();
+    let placeholders =
+        watcher::Config::default().labels(&format!("{}={}", keys::COMPONENT, keys::PLACEHOLDER));
+    let mut changes = changes(pods(&client, namespace), placeholders);
+    tokio::spawn(async move {
+        let mut refused = BTreeSet::new();
+        while let Some(pod) = changes.next().await {
+            if is_unschedulable(&pod) && refused.insert(pod.uid()) {
+                refuse(&client, &pod).await;
+            }
+        }
+    });
 }
 
 /// When each run started, by its name.
@@ -82,8 +102,9 @@ async fn record_starts(bed: &Testbed, namespace: &str) -> Starts {
     starts
 }
 
-/// Creates the backlog, and then this number of runs one after the other. An autoscaler answers that it adds no node.
+/// Creates the backlog, and then this number of runs one after the other.
 async fn start_many(bed: &Testbed, namespace: &str, later: usize) -> Order {
+    refuse_all(bed, namespace).await;
     let starts = record_starts(bed, namespace).await;
     let (mut created, mut next) = (Vec::new(), Instant::now());
     for number in 0..BACKLOG + later {
@@ -92,10 +113,7 @@ async fn start_many(bed: &Testbed, namespace: &str, later: usize) -> Order {
         }
         sleep_until(next.into()).await;
         created.push(Instant::now());
-        let run = create(bed, &run(namespace, number)).await;
-        if number + 1 == BACKLOG {
-            refuse_node(bed, &run).await;
-        }
+        create(bed, &run(namespace, number)).await;
     }
     let runs = created.len();
     bed.until(

@@ -3,7 +3,7 @@
 
 use crate::support::SOON;
 use crate::support::events::{notes, until_event};
-use crate::support::placeholders::bound_placeholder;
+use crate::support::placeholders::{bound_placeholder, is_unschedulable};
 use crate::support::runs::{create, nodes_of};
 use crate::support::testbeds::SharedTestbed;
 use crate::support::testbeds::installed;
@@ -109,20 +109,11 @@ impl Scene {
                     let pods = runs::pods(&self.client, run.namespace(), run.name())
                         .await
                         .map_err(|error| error.to_string())?;
-                    let unbound = |pod: &k8s_openapi::api::core::v1::Pod| {
-                        let conditions = pod
-                            .status
-                            .iter()
-                            .flat_map(|status| status.conditions.iter().flatten());
-                        conditions
-                            .into_iter()
-                            .any(|it| it.reason.as_deref() == Some("Unschedulable"))
-                    };
                     let arrived = |pod| {
                         if bound {
                             runs::node(pod).is_some()
                         } else {
-                            unbound(pod)
+                            is_unschedulable(pod)
                         }
                     };
                     if pods.iter().any(arrived) {

@@ -22,6 +22,14 @@ pub(crate) fn pods(client: &Client, namespace: &str) -> Api<Pod> {
     Api::namespaced(client.clone(), namespace)
 }
 
+/// Whether the scheduler found no node for the pod.
+pub(crate) fn is_unschedulable(pod: &Pod) -> bool {
+    let conditions = pod.status.iter().filter_map(|status| status.conditions.as_ref());
+    conditions
+        .flatten()
+        .any(|condition| condition.reason.as_deref() == Some("Unschedulable"))
+}
+
 /// The placeholder pod of a run, once it is bound.
 pub(crate) async fn bound_placeholder(bed: &Testbed, run: &DynamicObject) -> Pod {
     let api = pods(&bed.client().await.unwrap(), &run.namespace().unwrap());

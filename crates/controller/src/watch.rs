@@ -17,7 +17,7 @@ use crate::{foreign_events, kept_nodes, nodes, quotas, tekton_flags};
 use futures::future::{BoxFuture, Shared};
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt, TryStreamExt, future, stream};
-use kube::runtime::reflector::{self, ObjectRef, store::Writer};
+use kube::runtime::reflector::{self, ObjectRef, Store, store::Writer};
 use kube::runtime::watcher::{self, Event};
 use kube::runtime::{WatchStreamExt, watcher::Config as Watch};
 use kube::{Api, Client, Resource};
@@ -110,6 +110,15 @@ fn deleted_by(event: &Event<PipelineRun>) -> Option<Deleted> {
         Event::Delete(run) => run.metadata.uid.clone().map(Deleted::One),
         Event::InitDone => Some(Deleted::Unlisted),
         Event::Apply(_) | Event::Init | Event::InitApply(_) => None,
+    }
+}
+
+/// The runs that an event may have changed. The store has the runs of a list only after the list is complete.
+fn changed_by(event: Event<PipelineRun>, stored: &Store<PipelineRun>) -> Vec<Arc<PipelineRun>> {
+    match event {
+        Event::Apply(run) => vec![Arc::new(run)],
+        Event::InitDone => stored.state(),
+        Event::Delete(_) | Event::Init | Event::InitApply(_) => Vec::new(),
     }
 }
 
@@ -230,12 +239,20 @@ impl Watches {
         writer: Writer<PipelineRun>,
         gone: G,
     ) -> impl Stream<Item = watcher::Result<PipelineRun>> + Send + use<G> {
+        let stored = self.stores.runs.clone();
         let events = lists::watch(Api::all(self.client.clone()), Watch::default())
             .default_backoff()
             .modify(PipelineRun::prune)
             .reflect(writer)
             .inspect_ok(move |event| deleted_by(event).into_iter().for_each(&gone));
-        report_errors(events.applied_objects(), "pipelineruns", self.metrics.clone())
+        let changed = events
+            .map_ok(move |event| stream::iter(changed_by(event, &stored)).map(Ok))
+            .try_flatten();
+        report_errors(
+            changed.map_ok(Arc::unwrap_or_clone),
+            "pipelineruns",
+            self.metrics.clone(),
+        )
     }
 
     /// Watches one kind of object. Returns the runs that a change triggers.

@@ -48,3 +48,24 @@ fn a_run_that_is_deleted_and_each_complete_list_are_reasons_to_forget() {
         assert_eq!(deleted_by(&event), None);
     }
 }
+
+#[test]
+fn the_runs_of_a_list_are_reconciled_after_the_list_is_complete() {
+    let (stored, mut writer) = reflector::store();
+    let mut changed = |event: Event<PipelineRun>| {
+        writer.apply_watcher_event(&event);
+        let changed = changed_by(event, &stored);
+        assert!(changed.iter().all(|run| stored.state().contains(run)));
+        changed.len()
+    };
+    let run = |name| view(name, name, &json!({}));
+    for list in 1..3 {
+        assert_eq!(changed(Event::Init), 0);
+        for number in 0..list {
+            assert_eq!(changed(Event::InitApply(run(["first", "second"][number]))), 0);
+        }
+        assert_eq!(changed(Event::InitDone), list);
+    }
+    assert_eq!(changed(Event::Apply(run("third"))), 1);
+    assert_eq!(changed(Event::Delete(run("third"))), 0);
+}

@@ -27,10 +27,15 @@ impl Timers {
     /// Starts and stops timers after an observation, and after a step if a step was taken.
     pub(crate) fn note(&mut self, observed: &Observation, done: Option<&Event>, metrics: &Metrics) {
         let (run, now) = (&observed.run, observed.now);
-        if run.hold && run.status == SpecStatus::Pending {
+        let is_held = run.hold && run.status == SpecStatus::Pending;
+        if is_held {
             self.held = run.held_since().or(self.held).or(Some(now));
         }
         self.end_hold(released(done).or_else(|| without_us(run)), now, metrics);
+        if !is_held {
+            // The cache had the run as held after its release was counted.
+            self.held = None;
+        }
         if let Some(start) = done.and_then(|event| start(observed, event)) {
             metrics.started(start);
         }
@@ -152,7 +157,7 @@ impl Timers {
 mod tests {
     use super::*;
     use crate::fixture::{at, exposition, nothing, observed_pod};
-    use placement::plan::PlaceholderPod;
+    use placement::plan::{PlaceholderPod, ReleaseCause};
     use prometheus_client::registry::Registry;
 
     #[test]
@@ -184,5 +189,42 @@ mod tests {
             let text = exposition(&registry);
             assert!(text.contains(&expected), "{expected}{text}");
         }
+    }
+
+    #[test]
+    fn a_hold_that_the_cache_still_has_after_the_release_is_not_counted_again() {
+        let mut registry = Registry::default();
+        let metrics = Metrics::register(&mut registry);
+        let mut timers = Timers::default();
+        let mut note = |change: &dyn Fn(&mut Run), done: Option<&Event>| {
+            let mut observed = nothing();
+            change(&mut observed.run);
+            timers.note(&observed, done, &metrics);
+        };
+        let released = Event::Released {
+            cause: ReleaseCause::NodeFound,
+            enrolment: None,
+            node: None,
+            message: None,
+        };
+        note(&|_| {}, Some(&released));
+        note(&|_| {}, None);
+        for done in [false, true] {
+            note(
+                &|run| {
+                    run.hold = false;
+                    run.status = SpecStatus::Unset;
+                    run.done = done;
+                },
+                None,
+            );
+        }
+        let text = exposition(&registry);
+        let ended: Vec<_> = text
+            .lines()
+            .filter(|line| line.starts_with("hold_seconds_count"))
+            .collect();
+        let counted = ended.iter().filter(|line| !line.ends_with(" 0"));
+        assert_eq!(counted.count(), 1, "{ended:?}");
     }
 }

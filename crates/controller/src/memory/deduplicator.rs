@@ -61,7 +61,7 @@ impl EventDeduplicator {
             return Due::Later(left);
         }
         let (at, count) = (now, 1);
-        self.0.truncate(REMEMBERED - 1);
+        self.make_room();
         self.0.insert(
             0,
             Reported {
@@ -72,6 +72,14 @@ impl EventDeduplicator {
             },
         );
         Due::Now(count)
+    }
+
+    /// Forgets a note, if possible a note that may be repeated.
+    fn make_room(&mut self) {
+        if self.0.len() == REMEMBERED {
+            let repeated = self.0.iter().rposition(|it| it.reason.repeat() != Repeat::Never);
+            self.0.remove(repeated.unwrap_or(REMEMBERED - 1));
+        }
     }
 
     /// The rest of the pause after the last note of this reason. The scheduler's message changes when a node is added or removed;
@@ -95,6 +103,23 @@ fn id(note: &Note) -> u64 {
 mod tests {
     use super::*;
     use crate::fixture::at;
+
+    #[test]
+    fn a_note_that_is_sent_once_is_remembered_longer_than_notes_that_are_repeated() {
+        let mut reported = EventDeduplicator::default();
+        let note = |reason, text: &str| Note {
+            reason,
+            text: text.to_owned(),
+        };
+        let once = note(Reason::FieldIgnored, "once");
+        assert_eq!(once.reason.repeat(), Repeat::Never);
+        reported.due(&once, at(0));
+        for number in 0..100 {
+            let news = note(Reason::WaitingForNode, &number.to_string());
+            assert_eq!(reported.due(&news, at(100 * number)), Due::Now(1));
+        }
+        assert_eq!(reported.due(&once, at(10_000)), Due::Not);
+    }
 
     #[test]
     fn of_many_different_notes_only_the_newest_are_remembered() {

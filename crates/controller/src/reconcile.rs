@@ -159,14 +159,14 @@ impl Reconciler {
         Ok((creation, turn))
     }
 
-    /// What the run is expected to request, for an automatic reserve, and the images that its node pulls ahead. After a failure no
-    /// image is pulled: a policy may reject a StatefulSet with image volumes.
+    /// What the run is expected to request, for an automatic reserve, and the images that its node pulls ahead. After a failed write,
+    /// no image is pulled: a policy may reject a StatefulSet with image volumes.
     async fn need_and_images(&self, run: &Run, config: &Config) -> (Option<ExpectedRequests>, Images) {
         let is_automatic = run.is_held_by_us() && is_automatic(run, config);
         let record = is_automatic.then(|| self.stores.need(run)).flatten();
-        let has_failed = |entry: &RunMemory| Some(entry.backoff.has_failed());
-        let has_failed = self.memory.peek(&run.key.uid, has_failed) == Some(true);
-        let pulls_images = image_pull::is_wanted(run, config) && !has_failed;
+        let write_failed = |entry: &RunMemory| Some(entry.backoff.write_failed());
+        let write_failed = self.memory.peek(&run.key.uid, write_failed) == Some(true);
+        let pulls_images = image_pull::is_wanted(run, config) && !write_failed;
         if !pulls_images && (record.is_some() || !is_automatic) {
             return (record, Images::default());
         }

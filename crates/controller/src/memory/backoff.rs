@@ -70,9 +70,9 @@ impl Backoff {
         self.retry_after
     }
 
-    /// Whether the last attempt failed.
-    pub(crate) fn has_failed(&self) -> bool {
-        self.failures > 0
+    /// Whether the last write failed.
+    pub(crate) fn write_failed(&self) -> bool {
+        matches!(self.blocked, Some((Decision::Act(_), _)))
     }
 
     /// The pause before the retry after the last failure.

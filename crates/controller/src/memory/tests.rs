@@ -59,6 +59,18 @@ fn a_pod_that_came_ends_the_nudging() {
 }
 
 #[test]
+fn only_a_step_that_failed_is_a_failed_write() {
+    let mut entry = RunMemory::default();
+    entry.backoff.count_failure("u1");
+    entry.backoff.failed("u1", &Decision::Read(Read::Creation), at(0));
+    assert!(!entry.backoff.write_failed());
+    entry.backoff.failed("u1", &create(), at(0));
+    assert!(entry.backoff.write_failed());
+    entry.backoff.on_success(&create(), at(1));
+    assert!(!entry.backoff.write_failed());
+}
+
+#[test]
 fn the_backoff_of_failures_grows_until_a_step_succeeds() {
     let mut entry = RunMemory::default();
     let waits: Vec<_> = (0..5)

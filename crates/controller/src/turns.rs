@@ -71,7 +71,7 @@ impl Turns {
             return before.map_or(Turn::Now, Turn::Later);
         }
         let message = observed.messages.failed_create.as_deref();
-        let rejection = message.and_then(rejection);
+        let rejection = message.map(rejection);
         self.with(run, |namespace| {
             let position = position(run);
             namespace
@@ -241,7 +241,12 @@ fn position(run: &Run) -> Position {
     (run.created, run.key.uid.clone())
 }
 
+/// Whether the run waits for its placeholder's pod. A run with an invalid template gets no placeholder.
 fn lacks_pod(observed: &Observation) -> bool {
+    observed.messages.invalid_template.is_none() && is_without_pod(observed)
+}
+
+fn is_without_pod(observed: &Observation) -> bool {
     match State::from_observation(observed) {
         State::HeldWithoutPlaceholder | State::HeldWithoutPod | State::RunningWithoutPlaceholder => true,
         State::Ignored

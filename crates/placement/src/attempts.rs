@@ -2,7 +2,7 @@
 //!
 //! After a `ResourceQuota` rejected a placeholder, further attempts in the namespace fail as well until room comes. Each attempt
 //! costs requests of the StatefulSet controller, whose client has few requests per second for the whole cluster. So only the two
-//! oldest runs of the namespace try then; the other runs wait. A run that requests more than the quota allows at all comes last.
+//! oldest runs of the namespace try then; the other runs wait. A run that more room would not help comes last.
 
 use crate::caps::OverCap;
 use jiff::Timestamp;
@@ -46,13 +46,31 @@ pub enum Before {
     OverCap(OverCap),
 }
 
-/// How a quota rejected a placeholder.
+/// How the API server rejected a placeholder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rejection {
     /// Other objects use up the quota.
     Full,
     /// The placeholder requests more than the quota allows.
     TooLarge,
+    /// No quota rejected the placeholder, but for example a policy.
+    Other,
+}
+
+impl Rejection {
+    fn is_by_quota(self) -> bool {
+        match self {
+            Self::Full | Self::TooLarge => true,
+            Self::Other => false,
+        }
+    }
+
+    fn ends_with_room(self) -> bool {
+        match self {
+            Self::Full => true,
+            Self::TooLarge | Self::Other => false,
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -101,7 +119,7 @@ impl Attempts {
     pub fn next(&self) -> impl Iterator<Item = (&str, &str)> {
         let in_order = |is_last| {
             let runs = self.0.iter();
-            runs.filter(move |(_, it)| (it.rejection == Some(Rejection::TooLarge)) == is_last)
+            runs.filter(move |(_, it)| it.rejection.is_some_and(|it| !it.ends_with_room()) == is_last)
         };
         let allowed = in_order(false).chain(in_order(true)).take(self.limit());
         allowed.map(|((_, uid), waiting)| (uid.as_str(), waiting.name.as_str()))
@@ -117,7 +135,8 @@ impl Attempts {
 
     /// Whether a quota rejected the placeholder of one of the runs.
     pub fn is_rejected(&self) -> bool {
-        self.0.values().any(|waiting| waiting.rejection.is_some())
+        let mut rejections = self.0.values().filter_map(|waiting| waiting.rejection);
+        rejections.any(Rejection::is_by_quota)
     }
 
     /// Whether each run has its pod.
@@ -192,9 +211,10 @@ mod tests {
     }
 
     #[test]
-    fn runs_that_are_too_large_for_a_quota_block_no_other_run() {
+    fn runs_that_more_room_does_not_help_block_no_other_run() {
         let mut attempts = waiting(4);
-        record(&mut attempts, 0, Some(Rejection::TooLarge));
+        record(&mut attempts, 0, Some(Rejection::Other));
+        assert!(!attempts.is_rejected(), "no quota rejected a run");
         record(&mut attempts, 1, Some(Rejection::TooLarge));
         assert_eq!(names(&attempts), ["run-2", "run-3"]);
         attempts.remove(&position(2));

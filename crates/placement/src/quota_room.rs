@@ -39,10 +39,10 @@ impl RejectedTask {
     }
 }
 
-/// How a quota rejected the placeholder's pod, if the API server's message is about a quota.
-pub fn rejection(message: &str) -> Option<Rejection> {
+/// How the API server rejected the placeholder's pod, by its message.
+pub fn rejection(message: &str) -> Rejection {
     if !messages::is_over_quota(message) {
-        return None;
+        return Rejection::Other;
     }
     let is_too_large = messages::quota_figures(message).is_some_and(|figures| {
         let [requested, _, limited] = figures.amounts.each_ref().map(Resources::from_texts);
@@ -50,11 +50,11 @@ pub fn rejection(message: &str) -> Option<Rejection> {
         let mut beyond = requested.beyond(&limited);
         beyond.any(|resource| !matches!(resource, "pods" | "count/pods"))
     });
-    Some(if is_too_large {
+    if is_too_large {
         Rejection::TooLarge
     } else {
         Rejection::Full
-    })
+    }
 }
 
 /// What the end of the placeholder frees of a resource of a quota. Its limits are equal to its requests.
@@ -135,13 +135,16 @@ mod tests {
                 "exceeded quota: q, requested: requests.cpu={requested}, used: requests.cpu=1, limited: requests.cpu=32"
             )
         };
-        assert_eq!(of(&figures("40")), Some(Rejection::TooLarge));
-        assert_eq!(of(&figures("32")), Some(Rejection::Full));
+        assert_eq!(of(&figures("40")), Rejection::TooLarge);
+        assert_eq!(of(&figures("32")), Rejection::Full);
         let pods = "exceeded quota: q, requested: pods=1, used: pods=0, limited: pods=0";
         for full in [pods, "exceeded quota: q"] {
-            assert_eq!(of(full), Some(Rejection::Full));
+            assert_eq!(of(full), Rejection::Full);
         }
-        assert_eq!(of("no providers available to validate pod request"), None);
+        assert_eq!(
+            of("no providers available to validate pod request"),
+            Rejection::Other
+        );
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::tests::held;
 use super::*;
-use crate::fixture::{Caches, Server, node, reconciler, written};
+use crate::fixture::{Caches, Server, node, reconciler, running, written};
 use crate::turns;
 use futures::StreamExt;
 use futures::channel::mpsc::UnboundedReceiver;
@@ -117,6 +117,37 @@ async fn when_a_run_that_a_quota_rejected_is_deleted_the_next_run_tries() {
     }
     reconciler.forget(|uid| uid == "uid-of-a");
     assert_eq!(names(&mut triggers), ["c"]);
+}
+
+#[tokio::test]
+async fn a_rejection_by_a_quota_lets_the_other_runs_of_the_namespace_wait() {
+    let mut caches = Caches::ready();
+    let first = named("first");
+    caches.add_observed_set(&first, "s1");
+    caches.add_failed_create(&first, 1, "denied by a policy");
+    let (reconciler, _triggers) = observed(&caches, &Server::start());
+    step(&reconciler, &first).await;
+    assert!(!reconciler.memory.turns.is_rejected(&first));
+    caches.add_failed_create(&first, 2, "exceeded quota: q");
+    step(&reconciler, &first).await;
+    assert!(reconciler.memory.turns.is_rejected(&first));
+}
+
+#[tokio::test]
+async fn a_run_that_gets_no_placeholder_because_of_its_template_takes_no_turn() {
+    let (reconciler, _triggers) = observed(&Caches::ready(), &Server::start());
+    let invalid = Run {
+        key: named("invalid").key,
+        group: Some("uid-of-invalid".into()),
+        ..running()
+    };
+    let message = |entry: &mut RunMemory| entry.recalled.invalid_template = Some("bad".into());
+    reconciler.memory.with(&invalid.key.uid, message);
+    step(&reconciler, &invalid).await;
+    let other = named("other");
+    reconciler.memory.turns.rejected(&other);
+    let next = reconciler.memory.turns.next_in("ns");
+    assert_eq!(next, [(other.key.uid, "other".to_owned())]);
 }
 
 #[tokio::test]

@@ -350,7 +350,7 @@ fn is_rejected_for_its_terms(observed: &Observation, placeholder: &Placeholder) 
 fn rejected_for_its_reserve<'a>(observed: &'a Observation, placeholder: &Placeholder) -> Option<&'a str> {
     let is_own = placeholder.spec.reserve.is_some() && is_automatic(&observed.run, &observed.config);
     let message = failed_create(observed).filter(|_| is_own)?;
-    (rejection(message) == Some(Rejection::TooLarge)).then_some(message)
+    (rejection(message) == Rejection::TooLarge).then_some(message)
 }
 
 /// Deletes the StatefulSet of a held run. The controller then creates it again with an isolation that the quota allows.

@@ -42,6 +42,8 @@ pub(crate) struct RunMemory {
     /// What the next observation recalls.
     pub(crate) recalled: Remembered,
     progress: Progress,
+    /// The last rejection for which no rejected task was found.
+    looked_for: Option<String>,
 }
 
 /// How often the controller requeued the placeholder's StatefulSet while the pod is missing, and when the next requeue is due.
@@ -120,9 +122,13 @@ impl RunMemory {
         (self.recalled.clone(), self.requeues.pause(lacks_pod, now))
     }
 
-    /// Records that a rejection by a quota concerned another run.
-    pub(crate) fn settled(&mut self, rejection: Option<String>) {
-        self.recalled.settled_rejection = rejection;
+    /// Records that no task of the run has the condition of this rejection. The second time, the rejection is settled.
+    pub(crate) fn found_no_rejected_task(&mut self, rejection: Option<String>) {
+        if self.looked_for == rejection {
+            self.recalled.settled_rejection = rejection;
+        } else {
+            self.looked_for = rejection;
+        }
     }
 
     /// Records a count of tasks. Returns the count with the time of the previous one.

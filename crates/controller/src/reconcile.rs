@@ -236,8 +236,10 @@ impl Reconciler {
             });
         }
         if tasks.is_empty() {
-            let settled = |entry: &mut RunMemory| entry.settled(observed.messages.rejection.clone());
-            self.memory.with(&observed.run.key.uid, settled);
+            let rejection = observed.messages.rejection.clone();
+            let uid = &observed.run.key.uid;
+            self.memory
+                .with(uid, |entry| entry.found_no_rejected_task(rejection));
         }
         Ok(tasks)
     }

@@ -23,6 +23,9 @@ use std::time::Duration;
 /// another run may take the room.
 const FIRST_RETRY: Duration = Duration::from_secs(2);
 
+/// Tekton writes the condition of a TaskRun within this time after the event.
+const SECOND_LOOK: Duration = Duration::from_secs(2);
+
 pub(super) fn on_running(
     observed: &Observation,
     inputs: &Inputs,
@@ -34,9 +37,24 @@ pub(super) fn on_running(
         Unusable => Ok(without_timer(Decision::Wait(Wait::OldStatefulSet))),
         Usable(placeholder) => match make_room(observed, inputs, placeholder)? {
             Some(plan) => Ok(plan),
-            None if observed.is_scaled_down() => scaled_down::on_scaled_down(observed, inputs, placeholder),
-            None => keep_or_move(observed, inputs, placeholder),
+            None => on_placeholder(observed, inputs, placeholder).map(|plan| look_again(observed, plan)),
         },
+    }
+}
+
+fn on_placeholder(observed: &Observation, inputs: &Inputs, placeholder: &Placeholder) -> Result<Plan, Read> {
+    if observed.is_scaled_down() {
+        scaled_down::on_scaled_down(observed, inputs, placeholder)
+    } else {
+        keep_or_move(observed, inputs, placeholder)
+    }
+}
+
+/// Reads the rejected tasks a second time: Tekton emits the event of a rejection before it writes the condition of the TaskRun.
+fn look_again(observed: &Observation, plan: Plan) -> Plan {
+    match observed.messages.rejection {
+        Some(_) => plan.no_later_than(SECOND_LOOK),
+        None => plan,
     }
 }
 

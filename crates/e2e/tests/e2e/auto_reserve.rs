@@ -2,6 +2,7 @@
 
 use crate::support::SOON;
 use crate::support::auditor::Auditor;
+use crate::support::controller::configure;
 use crate::support::events::{reasons, until_event};
 use crate::support::pool::PooledTestbed;
 use crate::support::runs::{create, let_end_once_bound, let_task_end, nodes_of, of_pipeline};
@@ -70,7 +71,7 @@ async fn bed() -> PooledTestbed {
     bed.add_nodes(&Nodes::new("small", 1).size("2", "8Gi"))
         .await
         .unwrap();
-    bed.configure(&[("default-reserve", Some("auto"))]).await.unwrap();
+    configure(&bed, &[("default-reserve", Some("auto"))]).await;
     bed
 }
 

@@ -53,7 +53,7 @@ pub(crate) async fn the_metrics_and_the_report_have_the_same_time(bed: &PooledTe
     let report = report(bed).await;
     let [node, running, cost] =
         ["nodeSeconds", "runningSeconds", "cost"].map(|field| report[field].as_f64().unwrap());
-    assert!((running - 4.0).abs() < TOLERANCE && running <= node, "{report:#}");
+    assert!(running > 4.0 - TOLERANCE && running <= node, "{report:#}");
     assert!(
         cost > 0.5 && cost < node - 1.0,
         "only the second node has a price: {report:#}"

@@ -322,6 +322,7 @@ async fn a_right_is_missing(bed: &Testbed) {
     let bad = until_found(bed, "ServiceAccount pod-affinity-controller").await;
     assert!(bad[0].contains("may not delete statefulsets.apps."), "{bad:#?}");
     role.restore().await;
+    until_healthy(bed).await;
 }
 
 async fn a_webhook_configuration_is_deleted(bed: &Testbed) {
@@ -332,6 +333,7 @@ async fn a_webhook_configuration_is_deleted(bed: &Testbed) {
     let gone = format!("{} is not there", install::POD_WEBHOOK);
     assert!(bad.iter().any(|line| line.contains(&gone)), "{bad:#?}");
     webhook.restore().await;
+    until_healthy(bed).await;
 }
 
 async fn configuration(client: &Client, name: &str) -> Original {
@@ -355,6 +357,7 @@ async fn an_object_selector_was_changed(bed: &Testbed) {
     let changed = "was changed (objectSelector)";
     assert!(bad.iter().any(|line| line.contains(changed)), "{bad:#?}");
     webhook.restore().await;
+    until_healthy(bed).await;
 }
 
 async fn a_flag_of_tekton_is_in_the_way(bed: &Testbed) {

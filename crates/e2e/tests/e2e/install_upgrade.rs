@@ -143,9 +143,10 @@ async fn an_upgrade_loses_no_run_and_duplicates_no_placeholder() {
     bed.add_nodes(&Nodes::new("large", 1).size("8", "32Gi").zone("here"))
         .await
         .unwrap();
-    let later = placed("later", "here").task("only", &[]);
+    let later = placed("later", "here").task("only", &[]).ending("hang");
     let later_run = create(&bed, &later).await;
     assert_ne!(image(&bound_placeholder(&bed, &later_run).await), image(&place));
+    let_end(&bed, &later).await;
     for run in [&held, &waiting, &running, &later] {
         bed.until_succeeded(run, SOON).await.unwrap();
     }

@@ -11,13 +11,13 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, ListParams, PostParams};
 use placement::keys;
 use serde_json::{Value, json};
-use std::time::{Duration, Instant};
 use testbed::Testbed;
 use testbed::product::NAMESPACE;
 use testbed::runs::RunSpec;
 
-const KEPT_FOR: &str = "6s";
-const KEPT_SECONDS: f64 = 6.0;
+/// Longer than the steps of the test during which a node is kept.
+const KEPT_FOR: &str = "20s";
+const KEPT_SECONDS: f64 = 20.0;
 
 async fn build(bed: &Testbed, name: &str) -> RunSpec {
     let run = RunSpec::new("default", name).task("only", &[]).ending("hang");
@@ -59,13 +59,11 @@ async fn until_none_kept(bed: &Testbed) {
     .unwrap();
 }
 
-/// The time from the end of the run until the pod that keeps its node is bound.
-async fn end(bed: &Testbed, run: &RunSpec, node: &str) -> Duration {
+/// Ends the run, and waits for the pod that keeps its node.
+async fn end(bed: &Testbed, run: &RunSpec, node: &str) {
     let_end(bed, run).await;
     bed.until_succeeded(run, SOON).await.unwrap();
-    let ended = Instant::now();
     until_kept(bed, node).await;
-    ended.elapsed()
 }
 
 /// The scheduler binds a pod of another application that needs most of the node.
@@ -98,9 +96,7 @@ async fn the_node_of_a_run_is_kept_for_the_next_run_and_for_other_pods_and_nothi
     let first = build(&bed, "first").await;
     create(&bed, &first).await;
     let node = node_of(&bound_task(&bed, &first, "only").await);
-    let hand_over = end(&bed, &first, &node).await;
-    println!("the node was kept {hand_over:.1?} after the run");
-    assert!(hand_over < Duration::from_secs(1), "{hand_over:?}");
+    end(&bed, &first, &node).await;
     until_no_placeholder(&bed, "default").await;
 
     let [next, elsewhere] = [build(&bed, "next").await, build(&bed, "elsewhere").await];

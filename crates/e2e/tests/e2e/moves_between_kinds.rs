@@ -1,6 +1,7 @@
 //! Runs whose tasks require different kinds of nodes, and tasks that wait beside a task that runs.
 
 use crate::support::SOON;
+use crate::support::controller::until_reconciled;
 use crate::support::events::until_event;
 use crate::support::objects::node_of;
 use crate::support::placeholders::{bound_placeholder, placeholder_name, sets};
@@ -82,6 +83,7 @@ async fn the_placeholder_protects_the_node_of_a_task_while_another_task_of_the_r
     assert_eq!(node_of(&bound_task(bed, &run, "fits").await), "large-0");
     assert_eq!(node_of(&bound_placeholder(bed, &held).await), "large-0");
     until_unschedulable(bed, &run, "never-fits", Config::MOVE_AFTER).await;
+    until_reconciled(bed, &run).await;
     assert_eq!(node_of(&bound_placeholder(bed, &held).await), "large-0");
     // No task lives any more: the task that waits may be the first on any node.
     let_task_end(bed, &run, "fits").await;

@@ -188,11 +188,11 @@ async fn the_volume_of_a_finished_run_that_reserves_its_node_can_be_used_by_the_
     let attacher = Attacher::start(&bed).await;
     Attacher::create_pvc(&bed, "source").await;
     add_attaching_node(&bed, "first", "8").await;
-    let run = |name: &str, strategy: &str, lasts: &str| {
-        let run = RunSpec::new("default", name).task("only", &[]).lasting(lasts);
+    let run = |name: &str, strategy: &str| {
+        let run = RunSpec::new("default", name).task("only", &[]);
         with_pvc(run.opted_in(strategy), "source")
     };
-    let reserves = run("reserves", "isolateAlways", "2s");
+    let reserves = run("reserves", "isolateAlways").lasting("2s");
     let made = create(&bed, &reserves).await;
     bed.until_succeeded(&reserves, SOON).await.unwrap();
     until_event(&bed, &reserves, "CleanedUp").await;
@@ -207,9 +207,10 @@ async fn the_volume_of_a_finished_run_that_reserves_its_node_can_be_used_by_the_
     );
 
     add_attaching_node(&bed, "second", "8").await;
-    let next = run("next", "true", "20s");
+    let next = run("next", "true").ending("hang");
     create(&bed, &next).await;
     attacher.until_attached(&bed, "second-0").await;
+    let_end(&bed, &next).await;
     bed.until_succeeded(&next, SOON).await.unwrap();
     attacher.assert_never_attached_twice();
     until_claim_deleted(&bed, "source").await;

@@ -43,17 +43,33 @@ async fn concurrent_runs_with_a_quota_for_one_and_a_half_of_them_run_one_after_a
     let bed = fresh(4).await;
     quota(&bed, "default", SETS, "3").await;
     let runs = ["one", "two", "three"].map(|name| run_with_claim(&bed, name));
-    let runs = join_all(runs).await;
+    let runs: Vec<_> = join_all(runs)
+        .await
+        .into_iter()
+        .map(|run| run.ending("hang"))
+        .collect();
     join_all(runs.iter().map(|run| create(&bed, run))).await;
+    let client = bed.client().await.unwrap();
+    let waiting = async || {
+        let reported = join_all(runs.iter().map(|run| reasons(&client, run))).await;
+        let waiting = reported
+            .iter()
+            .filter(|reported| reported.contains(&"PlaceholderRefused".to_owned()));
+        waiting.count()
+    };
+    bed.until("two runs to wait", SOON, async || match waiting().await {
+        2 => Ok(()),
+        other => Err(format!("{other} wait")),
+    })
+    .await
+    .unwrap();
+    for run in &runs {
+        let_end(&bed, run).await;
+    }
     for run in &runs {
         bed.until_succeeded(run, SOON).await.unwrap();
     }
-    let client = bed.client().await.unwrap();
-    let reported = join_all(runs.iter().map(|run| reasons(&client, run))).await;
-    let waited = reported
-        .iter()
-        .filter(|reported| reported.contains(&"PlaceholderRefused".to_owned()));
-    assert_eq!(waited.count(), 2, "{reported:?}");
+    assert_eq!(waiting().await, 2);
     until_no_placeholder(&bed, "default").await;
 }
 

@@ -4,6 +4,7 @@ use crate::support::SOON;
 use crate::support::cli::{on_one_line, tool};
 use crate::support::events::until_event;
 use crate::support::objects::node_of;
+use crate::support::placeholders::until_no_placeholder;
 use crate::support::runs::{bound_task, create, let_end, nodes_of, of_pipeline};
 use crate::support::testbeds::fresh;
 use placement::keys;
@@ -17,6 +18,13 @@ async fn build(bed: &Testbed, name: &str) -> RunSpec {
     of_pipeline(bed, run, json!({"name": "build"})).await
 }
 
+/// Ends the run, and waits until its node is free.
+async fn end(bed: &Testbed, run: &RunSpec) {
+    let_end(bed, run).await;
+    bed.until_succeeded(run, SOON).await.unwrap();
+    until_no_placeholder(bed, "default").await;
+}
+
 #[e2e_test]
 async fn runs_of_a_pipeline_take_the_node_of_the_run_before_and_another_node_at_once_if_it_is_taken() {
     let bed = fresh(4).await;
@@ -25,15 +33,13 @@ async fn runs_of_a_pipeline_take_the_node_of_the_run_before_and_another_node_at_
     let cold = until_event(&bed, &first, "Released").await;
     assert!(cold.contains("a cold start: no earlier run"), "{cold}");
     let warm_node = node_of(&bound_task(&bed, &first, "only").await);
-    let_end(&bed, &first).await;
-    bed.until_succeeded(&first, SOON).await.unwrap();
+    end(&bed, &first).await;
     for name in ["second", "third", "fourth"] {
         let run = build(&bed, name).await;
         create(&bed, &run).await;
         let warm = until_event(&bed, &run, "Released").await;
         assert!(warm.contains("a warm start"), "{warm}");
-        let_end(&bed, &run).await;
-        bed.until_succeeded(&run, SOON).await.unwrap();
+        end(&bed, &run).await;
         assert_eq!(nodes_of(&bed, &run).await, [warm_node.clone()].into());
     }
     let [occupies, finds_another] = [build(&bed, "occupies").await, build(&bed, "finds-another").await];

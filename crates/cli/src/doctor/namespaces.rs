@@ -177,22 +177,22 @@ pub(super) fn limits(snapshot: &Snapshot) -> CheckResult {
 
 fn too_small(found: &[String]) -> Option<Finding> {
     LIMITS.about(
-        Level::Bad,
+        Level::Warning,
         "A LimitRange minimum is higher than the placeholder's requests",
         found,
-        "Set placeholder-cpu and placeholder-memory in the ConfigMap config-pod-affinity to the minimum; until then, labelled \
-         runs in the namespace get no placeholder, and are held until hold-deadline.",
+        "Set placeholder-cpu and placeholder-memory in the ConfigMap config-pod-affinity to the minimum; until then, the API \
+         server rejects the pod of each placeholder first, and the controller raises its requests.",
     )
 }
 
 fn too_large(found: &[String]) -> Option<Finding> {
     LIMITS.about(
-        Level::Bad,
+        Level::Warning,
         "A LimitRange maximum is lower than the requests of a placeholder, default-reserve included",
         found,
         "Lower default-reserve, placeholder-cpu or placeholder-memory in the ConfigMap config-pod-affinity, or raise the maximum; \
-         until then, labelled runs in the namespace without a lower reserve of their own get no placeholder, and are held until \
-         hold-deadline.",
+         until then, the API server rejects the pod of such a placeholder first, and the controller lowers its requests, without \
+         the reserve.",
     )
 }
 

@@ -1,6 +1,7 @@
 //! The client for the cluster: kubeconfig, context and namespace, with the rules of kubectl.
 
 use crate::args::ClusterArgs;
+use crate::proxy;
 use crate::requests::{Server, chain};
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
@@ -88,8 +89,13 @@ async fn chosen(kubeconfig: Kubeconfig, options: &KubeConfigOptions) -> Result<C
     if let Some(user) = options.user.as_ref().filter(|user| !is_there(user)) {
         return Err(Unusable::Kubeconfig(format!("it has no user {user}")));
     }
+    let has_proxy = proxy::is_in(&kubeconfig, options);
     let config = Config::from_custom_kubeconfig(kubeconfig, options).await;
-    config.map_err(|error| Unusable::Kubeconfig(chain(&error)))
+    let mut config = config.map_err(|error| Unusable::Kubeconfig(chain(&error)))?;
+    if !has_proxy && proxy::is_bypassed_by(&config.cluster_url) {
+        config.proxy_url = None;
+    }
+    Ok(config)
 }
 
 fn impersonate(config: &mut Config, args: &ClusterArgs) {
@@ -109,7 +115,7 @@ mod tests {
             "contexts": [{"name": "x", "context": {"cluster": "one", "user": "me", "namespace": "ci"}}],
             "clusters": [
                 {"name": "one", "cluster": {"server": "https://one.example"}},
-                {"name": "two", "cluster": {"server": "https://two.example"}},
+                {"name": "two", "cluster": {"server": "https://two.example", "proxy-url": "http://proxy.example"}},
             ],
             "users": [{"name": "me", "user": {}}, {"name": "you", "user": {"token": "t"}}],
         });
@@ -123,6 +129,15 @@ mod tests {
             user: user.map(String::from),
         };
         chosen(kubeconfig(), &options).await
+    }
+
+    #[tokio::test]
+    async fn the_client_uses_the_proxy_of_the_kubeconfig() {
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        let config = connected(Some("two"), None).await.unwrap();
+        let proxy = config.proxy_url.as_ref().and_then(|proxy| proxy.host());
+        assert_eq!(proxy, Some("proxy.example"));
+        Client::try_from(config).unwrap();
     }
 
     #[tokio::test]

@@ -27,6 +27,7 @@ mod nodes;
 mod observe;
 mod output;
 mod plan;
+mod proxy;
 mod requests;
 mod state;
 mod switch;

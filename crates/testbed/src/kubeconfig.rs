@@ -98,7 +98,10 @@ pub(crate) async fn client(kubeconfig: &Path) -> Result<Client> {
 /// The configuration for callers that create their own client.
 pub(crate) async fn config(kubeconfig: &Path) -> Result<Config> {
     let options = KubeConfigOptions::default();
-    Ok(Config::from_custom_kubeconfig(Kubeconfig::read_from(kubeconfig)?, &options).await?)
+    let mut config = Config::from_custom_kubeconfig(Kubeconfig::read_from(kubeconfig)?, &options).await?;
+    // kube takes a proxy from the environment, also for an API server on this machine.
+    config.proxy_url = None;
+    Ok(config)
 }
 
 #[cfg(test)]

@@ -128,8 +128,10 @@ impl Parts {
             .env("GOGC", "400")
             .envs(self.cores.environment())
             .envs(launch.env.iter().map(|(name, value)| (name, value)))
-            // Processes must not find a cluster of the user.
+            // Processes must not find a cluster of the user, and need no proxy.
             .env_remove("KUBERNETES_SERVICE_HOST")
+            .env_remove("HTTPS_PROXY")
+            .env_remove("https_proxy")
             .stdin(Stdio::null())
             .stdout(log()?)
             .stderr(log()?)

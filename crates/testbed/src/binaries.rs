@@ -147,7 +147,7 @@ fn cache_folder() -> Result<PathBuf> {
 }
 
 /// The folder hack/ of the checkout that contains this crate.
-fn hack_folder() -> PathBuf {
+pub(crate) fn hack_folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../hack")
 }
 
@@ -211,9 +211,10 @@ impl<'a> Job<'a> {
     }
 
     fn build(&self) -> Result<()> {
-        let draft = self
-            .folder
-            .with_extension(format!("draft-{}", std::process::id()));
+        // Appended: the name of the folder contains dots, and another recipe may differ only after the last dot.
+        let mut draft = self.folder.clone().into_os_string();
+        draft.push(format!(".draft-{}", std::process::id()));
+        let draft = PathBuf::from(draft);
         let bin = draft.join("bin");
         fs::create_dir_all(&bin).map_err(Error::io("creating", &bin))?;
         let outcome = self.build_into(&draft);

@@ -1,5 +1,6 @@
 //! Calls the `go` command and explains its failures.
 
+use crate::binaries::hack_folder;
 use crate::error::{Error, Result, tail};
 use std::ffi::OsStr;
 use std::path::Path;
@@ -27,6 +28,7 @@ impl Go {
             .current_dir(module)
             .env("CGO_ENABLED", "0")
             .env("GOFLAGS", "-mod=readonly")
+            .env("GOWORK", "off")
             // A compiler runs for one or two seconds. On large packages, garbage collection would take a quarter of this time.
             .env("GOGC", "off")
             .env("GOMEMLIMIT", "2GiB")
@@ -80,8 +82,12 @@ impl Drop for Download {
 
 /// An error with a remedy if Go is missing or too old.
 pub(crate) fn require() -> Result<()> {
-    let output = Command::new("go").arg("version").output().map_err(|_| MISSING)?;
-    let found = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    // In the folder of a module, an older Go with GOTOOLCHAIN=auto downloads the version of go.mod.
+    let mut go = Command::new("go");
+    let go = go.arg("version").current_dir(hack_folder().join("control-plane"));
+    let output = go.output().map_err(|_| MISSING)?;
+    let printed = [output.stdout, output.stderr].concat();
+    let found = String::from_utf8_lossy(&printed).trim().to_owned();
     match version(&found) {
         Some(version) if version >= OLDEST => Ok(()),
         _ => Err(Error::OldGo {
@@ -106,7 +112,9 @@ pub(crate) fn binary_name(package: &str) -> &str {
 fn build_remedy(log: &str) -> &'static str {
     if log.contains("no space left") {
         "free some disk space (the build takes about 6 GB with Go's own cache), or set GOCACHE and POD_AFFINITY_TESTBED_CACHE"
-    } else if log.contains("dial tcp") || log.contains("proxy") {
+    } else if log.contains("signal: killed") {
+        "the kernel probably ended the compiler for lack of memory (dmesg): end other programs"
+    } else if log.contains("dial tcp") || log.contains("proxy.golang.org") {
         "check whether the Go module proxy is reachable (go env GOPROXY)"
     } else {
         "see the log"

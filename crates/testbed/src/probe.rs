@@ -6,6 +6,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 
 /// Timeout of a request.
 const TIMEOUT: Duration = Duration::from_secs(2);
@@ -66,6 +67,10 @@ fn exchange_blocking(port: u16, path: &str) -> std::io::Result<String> {
 }
 
 async fn exchange(port: u16, path: &str) -> std::io::Result<String> {
+    timeout(TIMEOUT, exchange_now(port, path)).await?
+}
+
+async fn exchange_now(port: u16, path: &str) -> std::io::Result<String> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
     stream.write_all(request(path).as_bytes()).await?;
     let mut answer = Vec::new();

@@ -4,6 +4,7 @@ use crate::error::{Error, Result};
 use std::fmt::Debug;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
+use tokio::time::timeout;
 
 /// First and longest pause between two polls: each poll costs the API server, and a long wait does not need a quick result.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -12,6 +13,8 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 /// does not delay the expected state.
 const SLOW_FACTOR: u32 = 4;
 const LONGEST_SLOW_PAUSE: Duration = Duration::from_secs(1);
+/// A poll that takes longer than the rest of the deadline and this time gets no answer.
+const LONGEST_POLL: Duration = Duration::from_mins(2);
 
 static OBSERVER: OnceLock<fn(&str, Duration)> = OnceLock::new();
 
@@ -36,9 +39,11 @@ pub async fn until<T, S: Debug>(
     let (what, start, mut pause) = (what.into(), Instant::now(), FIRST_PAUSE);
     let outcome = loop {
         let begun = Instant::now();
-        let seen = match look().await {
-            Ok(found) => break Ok(found),
-            Err(seen) => seen,
+        let left = deadline.saturating_sub(start.elapsed()) + LONGEST_POLL;
+        let seen = match timeout(left, look()).await {
+            Ok(Ok(found)) => break Ok(found),
+            Ok(Err(seen)) => seen,
+            Err(_) => break Err(format!("no answer to the last poll within {left:.0?}")),
         };
         if start.elapsed() >= deadline {
             break Err(format!("{seen:?}"));
@@ -64,6 +69,18 @@ mod tests {
         let millis = Duration::from_millis;
         let pauses = [5, 100, 900].map(|took| pause_after(millis(took)));
         assert_eq!(pauses, [20, 400, 1000].map(millis));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_poll_that_gets_no_answer_ends_the_wait() {
+        let wait = until("rain", Duration::from_secs(1), async || {
+            std::future::pending::<Result<(), ()>>().await
+        });
+        let message = wait.await.unwrap_err().to_string();
+        assert!(
+            message.contains("rain") && message.contains("no answer"),
+            "{message}"
+        );
     }
 
     #[tokio::test]

@@ -13,8 +13,10 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use testbed::{Admission, Kubernetes, Versions};
 
-/// Concurrent tests: each test needs about a quarter of a core and 1 GB.
+/// Concurrent tests: each test needs about a quarter of a core.
 const SLOTS: usize = 8;
+/// The memory of a concurrent test, in kilobytes: its testbed, and as much for testbeds that wait for the next test.
+const MEMORY: usize = 2 << 20;
 /// Number of other tests that start between two tests that are marked `first`: most of the marked tests keep a core busy,
 /// and would starve each other.
 const BETWEEN: usize = 4;
@@ -25,6 +27,14 @@ const FIGURES: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/e2e-tests.tsv");
 
 /// Set by CI, where a missing container runtime is an error.
 const REAL_NODE_REQUIRED: &str = "POD_AFFINITY_REQUIRE_REAL_NODE";
+
+/// Fewer slots on a machine with little free memory.
+fn slots() -> usize {
+    let memory = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let free = memory.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let free = free.and_then(|free| free.trim().strip_suffix(" kB")?.parse::<usize>().ok());
+    free.map_or(SLOTS, |free| (free / MEMORY).clamp(1, SLOTS))
+}
 
 /// A registered test.
 #[allow(clippy::struct_excessive_bools, reason = "each is an option of the attribute")]
@@ -160,7 +170,7 @@ pub(crate) fn run() -> ExitCode {
     let mut cli = Cli::parse();
     let filters = cli.filters();
     let mut arguments = cli.arguments;
-    arguments.test_threads = arguments.test_threads.or(Some(SLOTS));
+    arguments.test_threads = arguments.test_threads.or_else(|| Some(slots()));
     let mut tests: Vec<_> = inventory::iter::<Test>.into_iter().collect();
     tests.retain(|test| test.matches(&filters, arguments.exact));
     tests.sort_by_key(|test| test.name());

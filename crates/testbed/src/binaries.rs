@@ -85,7 +85,7 @@ pub fn build_autoscalers(versions: Versions) -> Result<()> {
 fn build_missing(jobs: &[Job<'_>]) -> Result<()> {
     let cache = cache_folder()?;
     fs::create_dir_all(&cache).map_err(Error::io("creating", &cache))?;
-    go::require()?;
+    go::require(&hack_folder().join("control-plane"))?;
     let missing = missing(jobs);
     // Parts are built one after the other: each build uses all cores, and later builds reuse the packages of earlier builds.
     let _downloads: Vec<_> = missing.iter().skip(1).map(|job| job.download()).collect();
@@ -147,7 +147,7 @@ fn cache_folder() -> Result<PathBuf> {
 }
 
 /// The folder hack/ of the checkout that contains this crate.
-pub(crate) fn hack_folder() -> PathBuf {
+fn hack_folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../hack")
 }
 

@@ -1,6 +1,5 @@
 //! Calls the `go` command and explains its failures.
 
-use crate::binaries::hack_folder;
 use crate::error::{Error, Result, tail};
 use std::ffi::OsStr;
 use std::path::Path;
@@ -81,10 +80,10 @@ impl Drop for Download {
 }
 
 /// An error with a remedy if Go is missing or too old.
-pub(crate) fn require() -> Result<()> {
-    // In the folder of a module, an older Go with GOTOOLCHAIN=auto downloads the version of go.mod.
+pub(crate) fn require(module: &Path) -> Result<()> {
+    // In the folder of the module, an older Go with GOTOOLCHAIN=auto downloads the version of go.mod.
     let mut go = Command::new("go");
-    let go = go.arg("version").current_dir(hack_folder().join("control-plane"));
+    let go = go.arg("version").current_dir(module);
     let output = go.output().map_err(|_| MISSING)?;
     let printed = [output.stdout, output.stderr].concat();
     let found = String::from_utf8_lossy(&printed).trim().to_owned();

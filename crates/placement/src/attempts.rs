@@ -65,10 +65,10 @@ impl Rejection {
         }
     }
 
-    fn ends_with_room(self) -> bool {
+    fn stays_with_room(self) -> bool {
         match self {
-            Self::Full => true,
-            Self::TooLarge | Self::Other => false,
+            Self::Full => false,
+            Self::TooLarge | Self::Other => true,
         }
     }
 }
@@ -119,7 +119,7 @@ impl Attempts {
     pub fn next(&self) -> impl Iterator<Item = (&str, &str)> {
         let in_order = |is_last| {
             let runs = self.0.iter();
-            runs.filter(move |(_, it)| it.rejection.is_some_and(|it| !it.ends_with_room()) == is_last)
+            runs.filter(move |(_, it)| it.rejection.is_some_and(Rejection::stays_with_room) == is_last)
         };
         let allowed = in_order(false).chain(in_order(true)).take(self.limit());
         allowed.map(|((_, uid), waiting)| (uid.as_str(), waiting.name.as_str()))

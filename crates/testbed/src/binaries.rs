@@ -85,7 +85,7 @@ pub fn build_autoscalers(versions: Versions) -> Result<()> {
 fn build_missing(jobs: &[Job<'_>]) -> Result<()> {
     let cache = cache_folder()?;
     fs::create_dir_all(&cache).map_err(Error::io("creating", &cache))?;
-    go::require(&hack_folder().join("control-plane"))?;
+    go::require(&hack_folder().join(CONTROL_PLANE.name))?;
     let missing = missing(jobs);
     // Parts are built one after the other: each build uses all cores, and later builds reuse the packages of earlier builds.
     let _downloads: Vec<_> = missing.iter().skip(1).map(|job| job.download()).collect();
@@ -118,9 +118,7 @@ fn missing<'a, 'b>(jobs: &'a [Job<'b>]) -> Vec<&'a Job<'b>> {
 
 /// Locks one part, so that a small part need not wait for the build of a large part.
 fn lock(job: &Job<'_>) -> Result<File> {
-    let mut path = job.folder.clone().into_os_string();
-    path.push(".lock");
-    let path = PathBuf::from(path);
+    let path = job.beside(".lock");
     let file = File::create(&path).map_err(Error::io("creating", &path))?;
     if file.try_lock().is_err() {
         let label = format!("waiting for another testbed that builds {}", job.recipe.name);
@@ -210,11 +208,15 @@ impl<'a> Job<'a> {
         self.folder.is_dir()
     }
 
+    /// The path of the folder with this suffix. The names of two folders may differ only after the last dot.
+    fn beside(&self, suffix: &str) -> PathBuf {
+        let mut path = self.folder.clone().into_os_string();
+        path.push(suffix);
+        PathBuf::from(path)
+    }
+
     fn build(&self) -> Result<()> {
-        // Appended: the name of the folder contains dots, and another recipe may differ only after the last dot.
-        let mut draft = self.folder.clone().into_os_string();
-        draft.push(format!(".draft-{}", std::process::id()));
-        let draft = PathBuf::from(draft);
+        let draft = self.beside(&format!(".draft-{}", std::process::id()));
         let bin = draft.join("bin");
         fs::create_dir_all(&bin).map_err(Error::io("creating", &bin))?;
         let outcome = self.build_into(&draft);

@@ -34,6 +34,12 @@ pub fn memory(pid: u32) -> Result<Memory> {
     memory.map_err(Error::io("reading", &path))
 }
 
+/// Bytes of memory that programs can use without swapping.
+pub fn available_memory() -> Result<u64> {
+    let path = "/proc/meminfo";
+    read(path, |memory| bytes(memory, "MemAvailable:")).map_err(Error::io("reading", path))
+}
+
 fn read<T>(path: &str, parse: impl Fn(&str) -> Option<T>) -> io::Result<T> {
     let unexpected = || io::Error::new(io::ErrorKind::InvalidData, "it is not as proc(5) says");
     parse(&fs::read_to_string(path)?).ok_or_else(unexpected)

@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::time::Instant;
 use testbed::runs::{self, OPT_IN, RunSpec};
-use testbed::{Part, Testbed, probe};
+use testbed::{Part, Testbed, probe, usage};
 
 const NAMESPACE: &str = "default";
 /// The seed in CI, whose steps are of every kind, and the number of runs.
@@ -292,9 +292,7 @@ impl Soak {
     fn memory(&self) -> Vec<u64> {
         let memory = self.processes.iter().map(|part| {
             let pid = self.bed.pid(*part).expect("it runs");
-            let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-            let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
-            line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
+            usage::memory(pid).unwrap().resident
         });
         memory.collect()
     }

@@ -15,8 +15,8 @@ use testbed::{Admission, Kubernetes, Versions};
 
 /// Concurrent tests: each test needs about a quarter of a core.
 const SLOTS: usize = 8;
-/// The memory of a concurrent test, in kilobytes: its testbed, and as much for testbeds that wait for the next test.
-const MEMORY: usize = 2 << 20;
+/// Bytes of memory of a concurrent test: its testbed, and as much for testbeds that wait for the next test.
+const MEMORY: u64 = 2 << 30;
 /// Number of other tests that start between two tests that are marked `first`: most of the marked tests keep a core busy,
 /// and would starve each other.
 const BETWEEN: usize = 4;
@@ -30,10 +30,11 @@ const REAL_NODE_REQUIRED: &str = "POD_AFFINITY_REQUIRE_REAL_NODE";
 
 /// Fewer slots on a machine with little free memory.
 fn slots() -> usize {
-    let memory = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let free = memory.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
-    let free = free.and_then(|free| free.trim().strip_suffix(" kB")?.parse::<usize>().ok());
-    free.map_or(SLOTS, |free| (free / MEMORY).clamp(1, SLOTS))
+    let fitting = testbed::usage::available_memory().map(|free| free / MEMORY);
+    fitting
+        .ok()
+        .and_then(|fitting| usize::try_from(fitting).ok())
+        .map_or(SLOTS, |fitting| fitting.clamp(1, SLOTS))
 }
 
 /// A registered test.

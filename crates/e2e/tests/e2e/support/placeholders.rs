@@ -2,7 +2,7 @@
 
 use super::SOON;
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, PodCondition};
 use kube::api::{Api, DynamicObject, ListParams};
 use kube::{Client, ResourceExt};
 use placement::keys;
@@ -24,10 +24,13 @@ pub(crate) fn pods(client: &Client, namespace: &str) -> Api<Pod> {
 
 /// Whether the scheduler found no node for the pod.
 pub(crate) fn is_unschedulable(pod: &Pod) -> bool {
-    let conditions = pod.status.iter().filter_map(|status| status.conditions.as_ref());
-    conditions
-        .flatten()
-        .any(|condition| condition.reason.as_deref() == Some("Unschedulable"))
+    unschedulable(pod).is_some()
+}
+
+/// The condition of a pod for which the scheduler found no node.
+pub(crate) fn unschedulable(pod: &Pod) -> Option<&PodCondition> {
+    let mut conditions = pod.status.as_ref()?.conditions.as_ref()?.iter();
+    conditions.find(|condition| condition.reason.as_deref() == Some("Unschedulable"))
 }
 
 /// The placeholder pod of a run, once it is bound.

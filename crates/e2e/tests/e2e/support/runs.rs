@@ -3,7 +3,7 @@
 use super::SOON;
 use super::events::until_event;
 use super::objects::changes;
-use super::placeholders::pods;
+use super::placeholders::{pods, unschedulable};
 use super::testbeds::plain;
 use futures::StreamExt;
 use jiff::Timestamp;
@@ -115,10 +115,11 @@ pub(crate) async fn until_unschedulable(bed: &Testbed, run: &RunSpec, task: &str
     let what = format!("task {task} to be unschedulable for {time:?}");
     bed.until(what, SOON, async || {
         let listed = api.list(&selector).await.map_err(|error| error.to_string())?;
-        let conditions = listed.items.into_iter().filter_map(|pod| pod.status?.conditions);
-        let mut conditions = conditions.flatten();
-        let unschedulable = conditions.find(|it| it.reason.as_deref() == Some("Unschedulable"));
-        let since = unschedulable.and_then(|it| it.last_transition_time);
+        let since = listed
+            .items
+            .iter()
+            .find_map(unschedulable)
+            .and_then(|it| it.last_transition_time.as_ref());
         let waited = since.map(|since| Timestamp::now().duration_since(since.0));
         match waited {
             Some(waited) if waited.unsigned_abs() > time => Ok(()),

@@ -47,6 +47,8 @@
 //! | Unenrolled | enrol | RunningOnNode, RunningScaledDown, RunningUnscheduled, RunningWithoutPod | the run has lost its labels |
 //! | Unenrolled | delete placeholder | Unenrolled | another client ended the hold before the run had its labels |
 //! | RunningWithoutPlaceholder | create placeholder | RunningOnNode, RunningUnscheduled, RunningWithoutPod | the placeholder is lost, and a quota has room |
+//! | RunningWithoutPod | leave out images | RunningWithoutPod | a policy may have rejected the image volumes |
+//! | RunningWithoutPod | size within limits | RunningWithoutPod | a LimitRange rejected the pod |
 //! | RunningWithoutPod | make room | RunningScaledDown | a quota rejected a task's pod |
 //! | RunningWithoutPod | move off | RunningScaledDown | a task's pod does not fit |
 //! | RunningUnscheduled | recreate small | RunningWithoutPod | a reserve, or a pin to a node without room, is given up |
@@ -81,6 +83,7 @@ mod held;
 mod inputs;
 mod moving;
 mod observation;
+mod pod_missing;
 mod requeue_mark;
 mod reshape;
 mod running;

@@ -17,8 +17,12 @@ pub(super) fn no_pod(run: &Run, complaint: Option<&str>) -> Option<Note> {
         format!("{POLICY_REMEDY} Then delete the StatefulSet {name}: the controller recreates it with them.")
     });
     let text = format!(
-        "The placeholder's pod cannot be created: {complaint}. The run stays held, and the controller retries every \
-         few seconds. Raise the quota or relax the policy that the message names.{}",
+        "The placeholder's pod cannot be created: {complaint}. {} Raise the quota or relax the policy that the message names.{}",
+        if run.is_held_by_us() {
+            "The run stays held, and the controller retries every few seconds."
+        } else {
+            meanwhile(run)
+        },
         required.unwrap_or_default()
     );
     Some(note(Reason::PlaceholderRefused, text))

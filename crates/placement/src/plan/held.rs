@@ -1,25 +1,22 @@
 //! A run that pod-affinity holds. The plan releases the run as soon as there is a reason, and until then brings the
 //! placeholder to its node.
 
-use super::action::{Action, Event, ReleaseCause, Requeue, Target};
+use super::action::{Action, Event, ReleaseCause, Target};
 use super::decision::{Decision, Wait};
 use super::inputs::{Inputs, Read};
 use super::observation::{Observation, Placeholder, PlaceholderPod};
 use super::reshape::{Reshape, is_larger_than_usual, reshape};
 use super::state::PlaceholderState::{Missing, Unusable, Usable};
-use super::state::crosses_namespaces;
 use super::{
-    Plan, SOON, change_placeholder, change_run, creation, moving, scaled_down, with_timer, without_timer,
+    Plan, SOON, change_placeholder, change_run, creation, moving, pod_missing, scaled_down, with_timer,
+    without_timer,
 };
-use crate::attempts::{Before, Rejection, Turn};
+use crate::attempts::{Before, Turn};
 use crate::config::ReleaseWhen;
-use crate::image_pull::Images;
 use crate::messages;
 use crate::node::{NodeOffer, largest};
-use crate::placeholder::size::{is_automatic, within_limits};
-use crate::pod_rejection::{self, PermanentRejection};
+use crate::placeholder::size::is_automatic;
 use crate::queue::{ANSWER_WITHIN, required_of_node};
-use crate::quota_room::rejection;
 use crate::run::HeldFrom;
 use crate::strategy::Enrolment;
 use std::time::Duration;
@@ -79,7 +76,7 @@ fn reason_to_release(observed: &Observation, clear: bool, remaining: Duration) -
     match observed.placeholder() {
         Usable(_) if clear && observed.live_node().is_some() => Some(ReleaseCause::NodeFound),
         Usable(_) if clear && may_release_when_created(observed) => Some(ReleaseCause::PlaceholderCreated),
-        Usable(placeholder) if is_rejected_permanently(observed, placeholder) => {
+        Usable(placeholder) if pod_missing::is_rejected_permanently(observed, placeholder) => {
             Some(ReleaseCause::PlaceholderImpossible)
         }
         Missing if observed.messages.invalid_template.is_some() => Some(ReleaseCause::PlaceholderImpossible),
@@ -102,26 +99,6 @@ fn free_place(observed: &Observation, inputs: &Inputs) -> Result<Option<Plan>, R
     }
 }
 
-fn is_rejected_permanently(observed: &Observation, placeholder: &Placeholder) -> bool {
-    match permanent_rejection(observed) {
-        Some(PermanentRejection::MissingObject | PermanentRejection::NamespaceConflict) => true,
-        Some(PermanentRejection::OutOfLimitRange(_)) => placeholder.spec.within_limits,
-        None => false,
-    }
-}
-
-/// Why the StatefulSet controller cannot create the pod. An earlier event is outdated while the StatefulSet controller
-/// tries again.
-fn failed_create(observed: &Observation) -> Option<&str> {
-    let is_current = observed.live_pod().is_none() && observed.requeue_in.is_zero();
-    observed.messages.failed_create.as_deref().filter(|_| is_current)
-}
-
-/// Why the API server permanently rejects the placeholder's pod.
-fn permanent_rejection(observed: &Observation) -> Option<PermanentRejection> {
-    pod_rejection::parse(failed_create(observed)?)
-}
-
 /// With `release-when: created`, a placeholder that exists is enough, unless it has a reserve: the tasks would not fit
 /// beside a placeholder that still requests the reserve.
 fn may_release_when_created(observed: &Observation) -> bool {
@@ -140,7 +117,7 @@ pub(super) fn release(observed: &Observation, cause: ReleaseCause, enrolment: Op
         .messages
         .invalid_template
         .as_deref()
-        .or(failed_create(observed));
+        .or(pod_missing::failed_create(observed));
     let message = message.map(str::to_owned);
     let event = Event::Released {
         cause,
@@ -230,7 +207,7 @@ fn await_node(observed: &Observation, inputs: &Inputs, enrolment: Enrolment) -> 
     match (observed.placeholder(), observed.live_pod()) {
         (Missing, _) => creation::create(observed, inputs, enrolment),
         (Unusable, _) => Ok(with_timer(Decision::await_placeholder(), SOON)),
-        (Usable(placeholder), None) => Ok(requeue_statefulset(observed, placeholder)),
+        (Usable(placeholder), None) => Ok(pod_missing::requeue_statefulset(observed, placeholder)),
         (Usable(placeholder), Some(_)) => Ok(match observed.turn {
             Turn::Later(Before::Waiting { .. }) => without_timer(step_back(placeholder)),
             Turn::Later(Before::Starting | Before::Rejected | Before::OverCap(_)) | Turn::Now => Plan {
@@ -281,101 +258,6 @@ fn await_scheduler(observed: &Observation) -> Decision {
         autoscaler: observed.messages.autoscaler.clone(),
         largest: big.and_then(|pod| nearest(observed, pod)),
     })
-}
-
-/// Requeues the StatefulSet: its controller backs off for minutes after the pod was rejected, and a change of the
-/// StatefulSet ends the back-off.
-fn requeue_statefulset(observed: &Observation, placeholder: &Placeholder) -> Plan {
-    if !placeholder.observed {
-        with_timer(Decision::await_placeholder(), SOON)
-    } else if !observed.requeue_in.is_zero() {
-        with_timer(Decision::await_placeholder(), observed.requeue_in.min(SOON))
-    } else if let Turn::Later(before) = observed.turn {
-        with_timer(Decision::Wait(Wait::OlderRuns(before)), creation::RETRY_ROOM)
-    } else {
-        with_timer(requeue_or_resize(observed, placeholder), SOON)
-    }
-}
-
-fn requeue_or_resize(observed: &Observation, placeholder: &Placeholder) -> Decision {
-    if is_rejected_for_its_terms(observed, placeholder) {
-        return narrow_isolation(placeholder);
-    }
-    if let Some(message) = rejected_for_its_reserve(observed, placeholder) {
-        let small = change_placeholder(placeholder, |spec| spec.shrink(&observed.config));
-        let message = message.to_owned();
-        return Decision::act("give_up_reserve", Event::ReserveOverQuota { message }, [small]);
-    }
-    if may_be_rejected_for_its_images(observed, placeholder) {
-        return leave_out_images(observed, placeholder);
-    }
-    match (permanent_rejection(observed), failed_create(observed)) {
-        (Some(PermanentRejection::OutOfLimitRange(bounds)), Some(message)) => {
-            let sized = change_placeholder(placeholder, |spec| {
-                spec.size = within_limits(&bounds, &observed.config).requests();
-                spec.within_limits = true;
-            });
-            let message = message.to_owned();
-            Decision::act(
-                "size_within_limits",
-                Event::SizedWithinLimits { message },
-                [sized],
-            )
-        }
-        (
-            Some(
-                PermanentRejection::OutOfLimitRange(_)
-                | PermanentRejection::MissingObject
-                | PermanentRejection::NamespaceConflict,
-            )
-            | None,
-            message,
-        ) => {
-            let message = message.map(str::to_owned);
-            let requeued = Action::Requeue(Requeue::Placeholder);
-            Decision::act("requeue_statefulset", Event::PodMissing { message }, [requeued])
-        }
-    }
-}
-
-/// A quota rejects the placeholder's pod, and a quota of the namespace rejects pods with affinity terms across namespaces.
-fn is_rejected_for_its_terms(observed: &Observation, placeholder: &Placeholder) -> bool {
-    let terms = placeholder.strategy.zip(placeholder.isolation);
-    observed.cluster.cross_namespace_quota.is_some()
-        && failed_create(observed).is_some_and(messages::is_over_quota)
-        && terms.is_some_and(|(strategy, isolation)| crosses_namespaces(strategy, isolation))
-}
-
-/// The message of a quota that allows less than the automatic reserve.
-fn rejected_for_its_reserve<'a>(observed: &'a Observation, placeholder: &Placeholder) -> Option<&'a str> {
-    let is_own = placeholder.spec.reserve.is_some() && is_automatic(&observed.run, &observed.config);
-    let message = failed_create(observed).filter(|_| is_own)?;
-    (rejection(message) == Rejection::TooLarge).then_some(message)
-}
-
-/// Deletes the StatefulSet of a held run. The controller then creates it again with an isolation that the quota allows.
-fn narrow_isolation(placeholder: &Placeholder) -> Decision {
-    let delete = Action::Delete(Target::Placeholder(placeholder.uid.clone()));
-    Decision::act("narrow_isolation", None, [delete])
-}
-
-/// The pod has image volumes, and neither a quota nor an object that the pod refers to explains its rejection. A policy may forbid
-/// image volumes.
-fn may_be_rejected_for_its_images(observed: &Observation, placeholder: &Placeholder) -> bool {
-    let is_unexplained =
-        |message: &str| !messages::is_over_quota(message) && pod_rejection::parse(message).is_none();
-    !placeholder.spec.images.is_empty() && failed_create(observed).is_some_and(is_unexplained)
-}
-
-/// The change also requeues the StatefulSet.
-fn leave_out_images(observed: &Observation, placeholder: &Placeholder) -> Decision {
-    let without_images = change_placeholder(placeholder, |spec| spec.images = Images::default());
-    let message = failed_create(observed).map(str::to_owned);
-    Decision::act(
-        "leave_out_images",
-        Event::PodMissing { message },
-        [without_images],
-    )
 }
 
 fn hold_remaining(observed: &Observation, span: Duration) -> Duration {

@@ -12,7 +12,8 @@ use super::observation::{Observation, Placeholder};
 use super::reshape::{Reshape, reshape};
 use super::state::PlaceholderState::{Missing, Unusable, Usable};
 use super::{
-    Plan, change_placeholder, change_run, creation, ending, moving, scaled_down, with_timer, without_timer,
+    Plan, change_placeholder, change_run, creation, ending, moving, pod_missing, scaled_down, with_timer,
+    without_timer,
 };
 use crate::quota_room::RejectedTask;
 use crate::run::SpecStatus;
@@ -80,18 +81,22 @@ pub(super) fn enrol(observed: &Observation, enrolment: Enrolment) -> Decision {
     Decision::act("enrol", Event::Enrolled, [run])
 }
 
-/// The size of the placeholder comes first: a task may not fit only because of the placeholder's requests.
+/// The pod of the placeholder comes first, then its size: a task may not fit only because of the placeholder's requests.
 fn keep_or_move(observed: &Observation, inputs: &Inputs, placeholder: &Placeholder) -> Result<Plan, Read> {
-    match reshape(observed, placeholder) {
-        Reshape::No => Ok(with_node_recorded(
+    if let Some(decision) = pod_missing::adapted(observed, placeholder) {
+        return Ok(without_timer(decision));
+    }
+    let plan = match reshape(observed, placeholder) {
+        Reshape::No => with_node_recorded(
             observed,
             moving::move_off_if_stuck(observed, inputs, placeholder)?,
-        )),
+        ),
         Reshape::Wait(remaining) => {
-            Ok(moving::move_off_if_stuck(observed, inputs, placeholder)?.no_later_than(remaining))
+            moving::move_off_if_stuck(observed, inputs, placeholder)?.no_later_than(remaining)
         }
-        Reshape::Now(decision) => Ok(without_timer(decision)),
-    }
+        Reshape::Now(decision) => without_timer(decision),
+    };
+    Ok(pod_missing::after_pause(observed, plan))
 }
 
 /// Records the node on the run if the plan has nothing else to do.

@@ -184,12 +184,6 @@ fn is_released_as_impossible(decision: &Decision, told: &str) {
 #[test]
 fn a_placeholder_that_a_limit_range_rejects_is_adjusted_once_before_its_run_is_released() {
     let message = r#"pods "x" is forbidden: minimum cpu usage per Container is 100m, but request is 50m"#;
-    let told = |within_limits| {
-        let scene = held()
-            .with_statefulset()
-            .spec(|spec| spec.within_limits = within_limits);
-        scene.failed_create(message).plan()
-    };
     let within = Spec {
         size: amounts("cpu=100m,memory=100Mi"),
         within_limits: true,
@@ -198,9 +192,41 @@ fn a_placeholder_that_a_limit_range_rejects_is_adjusted_once_before_its_run_is_r
     let event = Event::SizedWithinLimits {
         message: message.to_owned(),
     };
-    let sized = Decision::act("size_within_limits", event, [Action::Placeholder(within)]);
-    assert_eq!(told(false), with_timer(sized, SOON));
-    is_released_as_impossible(&told(true).decision, message);
+    let sized = Decision::act("size_within_limits", event, [Action::Placeholder(within.clone())]);
+    let first = held().with_statefulset().failed_create(message).plan();
+    assert_eq!(first, with_timer(sized, SOON));
+    let adjusted = |message| {
+        let scene = held().with_statefulset().spec(|spec| *spec = within.clone());
+        scene.failed_create(message).plan().decision
+    };
+    let conflict = r#"pods "x" is forbidden: maximum cpu usage per Container is 80m, but limit is 100m"#;
+    is_released_as_impossible(&adjusted(conflict), conflict);
+    assert_eq!(
+        adjusted(message).name(),
+        "requeue_statefulset",
+        "the message is outdated"
+    );
+}
+
+#[test]
+fn the_placeholder_of_a_running_run_is_adjusted_when_the_api_server_rejects_its_pod() {
+    let rejected = |message: &str| {
+        enrolled()
+            .with_statefulset()
+            .failed_create(message)
+            .plan()
+            .decision
+    };
+    let sized =
+        rejected(r#"pods "x" is forbidden: minimum cpu usage per Container is 100m, but request is 50m"#);
+    assert_eq!(sized.name(), "size_within_limits");
+    let full = rejected("exceeded quota: few, requested: pods=1, used: pods=3, limited: pods=3");
+    assert_eq!(full, Decision::Wait(Wait::Settled));
+    let paused = enrolled().with_statefulset().failed_create("denied");
+    let paused = paused
+        .change(|scene| scene.requeue_in = Duration::from_secs(3))
+        .plan();
+    assert_eq!(paused.again, Some(Duration::from_secs(3)));
 }
 
 /// A quota of the namespace rejects pods with affinity terms across namespaces.

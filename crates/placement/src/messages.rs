@@ -28,6 +28,13 @@ pub(crate) fn lacks_its_volume(message: &str) -> bool {
     reasons.iter().any(|words| message.contains(words))
 }
 
+/// A PVC of the pod is not bound yet, so the scheduler looks at no node.
+///
+/// kube-scheduler: `pkg/scheduler/framework/plugins/volumebinding/volume_binding.go`
+pub(crate) fn waits_for_its_volume(message: &str) -> bool {
+    message.contains("pod has unbound immediate PersistentVolumeClaims")
+}
+
 /// A required podAntiAffinity excludes these nodes.
 ///
 /// kube-scheduler: `pkg/scheduler/framework/plugins/interpodaffinity/filtering.go`

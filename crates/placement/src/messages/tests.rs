@@ -7,9 +7,10 @@ type Meaning = (&'static str, fn(&str) -> bool);
 /// A message, and the names of the predicates that are true for it.
 type Row = (&'static str, &'static [&'static str]);
 
-const MEANINGS: [Meaning; 17] = [
+const MEANINGS: [Meaning; 18] = [
     ("lacks its group", lacks_its_group),
     ("lacks its volume", lacks_its_volume),
+    ("waits for its volume", waits_for_its_volume),
     ("kept away", is_kept_away),
     ("short of room", is_short_of_room),
     ("without an object", is_without_an_object),
@@ -28,6 +29,11 @@ const MEANINGS: [Meaning; 17] = [
 ];
 
 const SCHEDULER: &[Row] = &[
+    (
+        "0/2 nodes are available: pod has unbound immediate PersistentVolumeClaims. preemption: 0/2 nodes are available: 2 \
+         Preemption is not helpful for scheduling.",
+        &["waits for its volume"],
+    ),
     (
         "0/3 nodes are available: 1 Insufficient cpu, 2 node(s) didn't match pod affinity rules. preemption: 0/3 nodes are \
          available: 3 Preemption is not helpful for scheduling.",

@@ -59,7 +59,7 @@ fn node_unusable(observed: &Observation) -> Option<Reason> {
 /// A node can get room after a while, whereas a volume stays on its node, and labels and taints stay as they are. So only a
 /// pod that waits for room gets `move-after`.
 fn unschedulable_task(observed: &Observation) -> Option<Reason> {
-    let (_, unschedulable) = observed.unschedulable_task()?;
+    let (_, unschedulable) = observed.unschedulable_for_its_node()?;
     let excludes_node = |pod: &WaitingPod| pod.unschedulable.is_some() && pod.excludes_node;
     let waits_for_room = !messages::is_about_volumes_alone(&unschedulable.message)
         && !observed.waiting.iter().any(excludes_node);

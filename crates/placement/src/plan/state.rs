@@ -4,6 +4,7 @@ use super::decision::IgnoreReason;
 use super::observation::{Observation, Placeholder, PlaceholderPod, Repeated, Unschedulable, WaitingPod};
 use crate::config::Config;
 use crate::keys;
+use crate::messages;
 use crate::opt_in::OptIn;
 use crate::placeholder::size;
 use crate::run::{self, SpecStatus};
@@ -279,15 +280,29 @@ impl Observation {
 
     /// The pod that has been unschedulable for the longest time.
     pub(super) fn unschedulable_task(&self) -> Option<(&WaitingPod, &Unschedulable)> {
+        self.longest_unschedulable(|_| true)
+    }
+
+    /// The same of the pods that another node may help: no node helps a pod whose volume does not exist yet.
+    pub(super) fn unschedulable_for_its_node(&self) -> Option<(&WaitingPod, &Unschedulable)> {
+        self.longest_unschedulable(|it| !messages::waits_for_its_volume(&it.message))
+    }
+
+    fn longest_unschedulable(
+        &self,
+        counts: impl Fn(&Unschedulable) -> bool,
+    ) -> Option<(&WaitingPod, &Unschedulable)> {
         let pods = self.waiting.iter();
         let pods = pods.filter_map(|pod| Some((pod, pod.unschedulable.as_ref()?)));
+        let pods = pods.filter(|(_, it)| counts(it));
         pods.min_by_key(|(pod, it)| (it.since, &pod.name))
     }
 
     /// The name of the pod that has been unschedulable for the longest time, or of a pod that waits for another reason.
     pub(super) fn first_waiting_pod(&self) -> Option<String> {
         let first = self
-            .unschedulable_task()
+            .unschedulable_for_its_node()
+            .or(self.unschedulable_task())
             .map(|(pod, _)| pod)
             .or(self.waiting.first());
         first.map(|pod| pod.name.clone())

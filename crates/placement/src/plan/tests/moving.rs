@@ -39,6 +39,18 @@ fn a_task_whose_volume_is_on_another_node_moves_its_run_at_once_unless_room_is_s
 }
 
 #[test]
+fn a_task_whose_volume_does_not_exist_yet_does_not_move_its_run() {
+    let waits = settled().task_waits("big", 300).change(|scene| {
+        let pod = scene.waiting.last_mut().unwrap();
+        pod.unschedulable.as_mut().unwrap().message =
+            "0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims. not found".to_owned();
+    });
+    assert_eq!(waits.clone().counted(0).plan(), settled_for_good());
+    let with_another = waits.task_waits("other", 10).counted(0);
+    assert_eq!(with_another.decision(), moving_off(MISFIT, Some("other")));
+}
+
+#[test]
 fn a_node_is_given_up_when_no_task_of_the_run_is_on_it() {
     let scene = settled().task_waits("big", 10);
     assert_eq!(

@@ -109,14 +109,15 @@ impl Stores {
     }
 
     /// Does not wait for the lists of other events, quotas and feature flags: an older `ClusterRole` may lack these rights, and no
-    /// decision depends on a single event. Without the answers of autoscalers, a new leader would end each line of waiting runs. If
-    /// their list fails, the new leader decides without them.
+    /// decision depends on a single event. Without the answers of autoscalers, a new leader would end each line of waiting runs, and
+    /// without rejections, runs of a namespace would not wait for each other. If a list fails, the new leader decides without it.
     async fn are_filled(&self) -> bool {
         self.sets.is_filled().await
             && self.pods.is_filled().await
             && self.nodes.is_filled().await
             && self.waiting.is_filled().await
             && self.autoscalers.is_tried().await
+            && self.failed_creates.is_tried().await
     }
 
     fn read(&self, run: Run, config: Arc<Config>, now: Timestamp, memory: &impl Recall) -> Observation {

@@ -9,6 +9,7 @@ use crate::notes;
 use crate::turns::Turns;
 use crate::write::Effect;
 use jiff::Timestamp;
+use placement::attempts::Rejection;
 use placement::notes::{Reason, waiting_task_run};
 use placement::plan::{
     Action, Decision, Event, IgnoreReason, Observation, Plan, PodChange, Requeue, Resize, State, Step,
@@ -39,8 +40,8 @@ impl Report {
         result: Result<Effect, StepError>,
     ) -> Result<Plan, StepError> {
         log(observed, &plan.decision, &result);
-        if is_rejected_by_quota(&plan.decision, &result) {
-            memory.turns.rejected(&observed.run);
+        if let Some(rejection) = rejection(&plan.decision, &result) {
+            memory.turns.rejected(&observed.run, rejection);
         }
         match (&plan.decision, &result) {
             (Decision::Ignore(why), _) => {
@@ -135,12 +136,21 @@ impl Report {
     }
 }
 
-/// Whether a quota has no room for the placeholder's StatefulSet. `Turns` learns from an event that a quota has no room for the pod.
-fn is_rejected_by_quota(decision: &Decision, result: &Result<Effect, StepError>) -> bool {
+/// How the API server rejects the placeholder's StatefulSet. `Turns` learns from an event that the API server rejects the pod.
+fn rejection(decision: &Decision, result: &Result<Effect, StepError>) -> Option<Rejection> {
     match (decision, result) {
-        (Decision::Wait(Wait::Places { .. }), _) => true,
-        (_, Err(error)) => error.operation == Operation::Placeholder && error.cause() == ErrorCause::Quota,
-        _ => false,
+        (Decision::Wait(Wait::Places { .. }), _) => Some(Rejection::Full),
+        (_, Err(error)) if error.operation == Operation::Placeholder => match error.cause() {
+            ErrorCause::Quota => Some(Rejection::Full),
+            ErrorCause::Denied | ErrorCause::Forbidden | ErrorCause::Invalid => Some(Rejection::Other),
+            ErrorCause::WebhookDown
+            | ErrorCause::Conflict
+            | ErrorCause::NotFound
+            | ErrorCause::Throttled
+            | ErrorCause::Unavailable
+            | ErrorCause::NotSynced => None,
+        },
+        _ => None,
     }
 }
 

@@ -70,6 +70,12 @@ impl Turns {
             self.leave(run);
             return before.map_or(Turn::Now, Turn::Later);
         }
+        self.attempt(observed)
+    }
+
+    /// Adds a run whose placeholder lacks a pod. Returns whether it is the run's turn.
+    fn attempt(&self, observed: &Observation) -> Turn {
+        let run = &observed.run;
         let message = observed.messages.failed_create.as_deref();
         let rejection = message.map(rejection);
         self.with(run, |namespace| {
@@ -81,6 +87,19 @@ impl Turns {
         })
     }
 
+    /// The queue and the attempts of an earlier leader.
+    fn inherited(&self, active: &[Observation], now: Timestamp) -> Queue {
+        let mut queue = Queue::default();
+        for member in active.iter().filter_map(Member::from_observation) {
+            queue.record(member);
+        }
+        queue.inherit(now);
+        for observed in active.iter().filter(|observed| lacks_pod(observed)) {
+            self.attempt(observed);
+        }
+        queue
+    }
+
     /// Adds the run to the queue or removes it. Returns why other runs come first, if they do.
     fn queue(
         &self,
@@ -89,7 +108,7 @@ impl Turns {
         active: impl FnOnce() -> Vec<Observation>,
     ) -> Option<Before> {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        let queue = queue.get_or_insert_with(|| inherited(&active(), observed.now));
+        let queue = queue.get_or_insert_with(|| self.inherited(&active(), observed.now));
         queue.set_caps(&observed.config.caps);
         let uid = &observed.run.key.uid;
         let mut changed = match Member::from_observation(observed) {
@@ -121,11 +140,11 @@ impl Turns {
         }
     }
 
-    /// Records that a quota rejected the run's placeholder.
-    pub(crate) fn rejected(&self, run: &Run) {
+    /// Records that the API server rejected the run's placeholder.
+    pub(crate) fn rejected(&self, run: &Run, rejection: Rejection) {
         self.with(run, |namespace| {
-            let rejection = Some(Rejection::Full);
-            namespace.attempts.record(position(run), &run.key.name, rejection);
+            let attempts = &mut namespace.attempts;
+            attempts.record(position(run), &run.key.name, Some(rejection));
         });
     }
 
@@ -225,16 +244,6 @@ impl Turns {
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Namespace>> {
         self.namespaces.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// The queue of an earlier leader.
-fn inherited(active: &[Observation], now: Timestamp) -> Queue {
-    let mut queue = Queue::default();
-    for member in active.iter().filter_map(Member::from_observation) {
-        queue.record(member);
-    }
-    queue.inherit(now);
-    queue
 }
 
 fn position(run: &Run) -> Position {

@@ -2,7 +2,7 @@
 //!
 //! After a `ResourceQuota` rejected a placeholder, further attempts in the namespace fail as well until room comes. Each attempt
 //! costs requests of the StatefulSet controller, whose client has few requests per second for the whole cluster. So only the two
-//! oldest runs of the namespace try then; the other runs wait. A run that more room would not help comes last.
+//! oldest runs of the namespace try then; the other runs wait. A run that the end of another placeholder would not help comes last.
 
 use crate::caps::OverCap;
 use jiff::Timestamp;
@@ -53,6 +53,8 @@ pub enum Rejection {
     Full,
     /// The placeholder requests more than the quota allows.
     TooLarge,
+    /// Other objects use up a resource of the quota that only some placeholders request.
+    OwnResource,
     /// No quota rejected the placeholder, but for example a policy.
     Other,
 }
@@ -60,7 +62,7 @@ pub enum Rejection {
 impl Rejection {
     fn is_by_quota(self) -> bool {
         match self {
-            Self::Full | Self::TooLarge => true,
+            Self::Full | Self::TooLarge | Self::OwnResource => true,
             Self::Other => false,
         }
     }
@@ -68,7 +70,7 @@ impl Rejection {
     fn stays_with_room(self) -> bool {
         match self {
             Self::Full => false,
-            Self::TooLarge | Self::Other => true,
+            Self::TooLarge | Self::OwnResource | Self::Other => true,
         }
     }
 }
@@ -215,8 +217,10 @@ mod tests {
         let mut attempts = waiting(4);
         record(&mut attempts, 0, Some(Rejection::Other));
         assert!(!attempts.is_rejected(), "no quota rejected a run");
-        record(&mut attempts, 1, Some(Rejection::TooLarge));
-        assert_eq!(names(&attempts), ["run-2", "run-3"]);
+        for rejection in [Rejection::TooLarge, Rejection::OwnResource] {
+            record(&mut attempts, 1, Some(rejection));
+            assert_eq!(names(&attempts), ["run-2", "run-3"]);
+        }
         attempts.remove(&position(2));
         assert_eq!(names(&attempts), ["run-3", "run-0"]);
         record(&mut attempts, 0, Some(Rejection::Full));

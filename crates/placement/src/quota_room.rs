@@ -33,7 +33,7 @@ impl RejectedTask {
         };
         let [requested, used, limited] = figures.amounts.each_ref().map(Resources::from_texts);
         requested.iter().all(|(resource, amount)| {
-            let freed = freed(resource, placeholder);
+            let freed = used_by_placeholder(resource, &placeholder.size);
             used.get(resource) + amount <= limited.get(resource) + freed
         })
     }
@@ -44,28 +44,43 @@ pub fn rejection(message: &str) -> Rejection {
     if !messages::is_over_quota(message) {
         return Rejection::Other;
     }
-    let is_too_large = messages::quota_figures(message).is_some_and(|figures| {
-        let [requested, _, limited] = figures.amounts.each_ref().map(Resources::from_texts);
-        // Each pod needs a place, also the smallest one.
-        let mut beyond = requested.beyond(&limited);
-        beyond.any(|resource| !matches!(resource, "pods" | "count/pods"))
-    });
-    if is_too_large {
+    let Some(figures) = messages::quota_figures(message) else {
+        return Rejection::Full;
+    };
+    let [requested, _, limited] = figures.amounts.each_ref().map(Resources::from_texts);
+    // Each pod needs a place, also the smallest one.
+    let mut beyond = requested.beyond(&limited);
+    if beyond.any(|resource| !matches!(resource, "pods" | "count/pods")) {
         Rejection::TooLarge
-    } else {
+    } else if requested
+        .iter()
+        .any(|(resource, _)| is_of_each_placeholder(resource))
+    {
         Rejection::Full
+    } else {
+        Rejection::OwnResource
     }
 }
 
-/// What the end of the placeholder frees of a resource of a quota. Its limits are equal to its requests.
-fn freed(resource: &str, placeholder: &Spec) -> Quantity {
-    let compute = resource
+/// Whether each placeholder uses this resource of a quota.
+fn is_of_each_placeholder(resource: &str) -> bool {
+    matches!(resource, "pods" | "count/pods") || matches!(compute(resource), "cpu" | "memory")
+}
+
+/// The resource of a pod that a quota limits by this name.
+fn compute(resource: &str) -> &str {
+    let of_limit = resource.strip_prefix("limits.");
+    resource
         .strip_prefix("requests.")
-        .or(resource.strip_prefix("limits."))
-        .unwrap_or(resource);
+        .or(of_limit)
+        .unwrap_or(resource)
+}
+
+/// How much of a resource of a quota a placeholder with these requests uses. Its limits are equal to its requests.
+pub fn used_by_placeholder(resource: &str, size: &Resources) -> Quantity {
     match resource {
-        "pods" | "count/pods" => Quantity::of(1),
-        _ => placeholder.size.get(compute),
+        "pods" | "count/pods" | "count/statefulsets.apps" => Quantity::of(1),
+        _ => size.get(compute(resource)),
     }
 }
 
@@ -137,6 +152,9 @@ mod tests {
         };
         assert_eq!(of(&figures("40")), Rejection::TooLarge);
         assert_eq!(of(&figures("32")), Rejection::Full);
+        let gpus = "exceeded quota: q, requested: requests.nvidia.com/gpu=1, used: requests.nvidia.com/gpu=4, limited: \
+                    requests.nvidia.com/gpu=4";
+        assert_eq!(of(gpus), Rejection::OwnResource);
         let pods = "exceeded quota: q, requested: pods=1, used: pods=0, limited: pods=0";
         for full in [pods, "exceeded quota: q"] {
             assert_eq!(of(full), Rejection::Full);

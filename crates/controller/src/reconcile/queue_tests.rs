@@ -7,6 +7,7 @@ use crate::turns;
 use futures::StreamExt;
 use futures::channel::mpsc::UnboundedReceiver;
 use futures::future::FutureExt;
+use placement::attempts::Rejection;
 use placement::caps::Caps;
 use placement::run::{HeldFrom, SpecStatus};
 use serde_json::json;
@@ -113,10 +114,25 @@ async fn the_end_of_a_run_triggers_the_next_run_of_each_line() {
 async fn when_a_run_that_a_quota_rejected_is_deleted_the_next_run_tries() {
     let (reconciler, mut triggers) = observed(&Caches::ready(), &Server::start());
     for name in ["a", "b", "c"] {
-        reconciler.memory.turns.rejected(&named(name));
+        reconciler.memory.turns.rejected(&named(name), Rejection::Full);
     }
     reconciler.forget(|uid| uid == "uid-of-a");
     assert_eq!(names(&mut triggers), ["c"]);
+}
+
+#[tokio::test]
+async fn runs_whose_placeholder_a_policy_denies_block_no_other_run() {
+    let mut server = Server::start();
+    let denied =
+        json!({"kind": "Status", "status": "Failure", "code": 403, "message": "denied the request: no team"});
+    (0..32).for_each(|_| server.answer(403, denied.clone()));
+    server.answer(200, written());
+    let (reconciler, _triggers) = observed(&Caches::ready(), &server);
+    for number in 0..32 {
+        let denied = named(&format!("denied-{number:02}"));
+        reconciler.reconcile(denied).await.unwrap_err();
+    }
+    assert_eq!(step(&reconciler, &named("other")).await, "create_placeholder");
 }
 
 #[tokio::test]
@@ -145,7 +161,7 @@ async fn a_run_that_gets_no_placeholder_because_of_its_template_takes_no_turn() 
     reconciler.memory.with(&invalid.key.uid, message);
     step(&reconciler, &invalid).await;
     let other = named("other");
-    reconciler.memory.turns.rejected(&other);
+    reconciler.memory.turns.rejected(&other, Rejection::Full);
     let next = reconciler.memory.turns.next_in("ns");
     assert_eq!(next, [(other.key.uid, "other".to_owned())]);
 }
@@ -225,7 +241,7 @@ async fn a_run_that_a_quota_rejects_keeps_no_run_of_another_namespace_in_line() 
     step(&reconciler, &oldest).await;
     assert_eq!(step(&reconciler, &rejected).await, "older_runs");
     assert_eq!(step(&reconciler, &other).await, "older_runs");
-    reconciler.memory.turns.rejected(&rejected);
+    reconciler.memory.turns.rejected(&rejected, Rejection::Full);
     step(&reconciler, &rejected).await;
     names(&mut triggers);
     caches.add_pod(&oldest, "p1", Some("n1"));

@@ -4,6 +4,7 @@
 //! no node.
 
 use crate::config::{Config, is_on};
+use crate::names::is_object_name;
 use crate::run::{PodTemplate, Run};
 use k8s_openapi::api::core::v1::{NodeSelectorRequirement, NodeSelectorTerm, PreferredSchedulingTerm};
 use std::fmt;
@@ -36,7 +37,9 @@ impl WarmNodes {
     /// The nodes of these runs, without duplicates.
     pub fn of_runs(nodes: impl IntoIterator<Item = String>) -> Self {
         let mut known: Vec<String> = Vec::new();
-        for node in nodes.into_iter().take(EARLIER_RUNS) {
+        // Anybody can write the annotation of a run, and the API server rejects a placeholder with a wrong name.
+        let nodes = nodes.into_iter().filter(|node| is_object_name(node));
+        for node in nodes.take(EARLIER_RUNS) {
             if !known.contains(&node) {
                 known.push(node);
             }
@@ -46,7 +49,7 @@ impl WarmNodes {
 
     /// Parses the annotation of a placeholder.
     pub fn parse(text: &str) -> Self {
-        Self::of_runs(text.split(',').filter(|node| !node.is_empty()).map(str::to_owned))
+        Self::of_runs(text.split(',').map(str::to_owned))
     }
 
     /// Adds the preferences for these nodes to the pod template of a run.
@@ -120,6 +123,11 @@ mod tests {
     fn the_nodes_of_three_runs_count_and_the_latest_counts_most() {
         let warm = nodes(&["b", "a", "b", "c"]);
         assert_eq!(warm.to_string(), "b,a");
+        assert_eq!(
+            nodes(&["", "Foo_Bar", "b", "a"]).to_string(),
+            "b,a",
+            "no node has such a name"
+        );
         let preferred: Vec<_> = warm
             .preferences()
             .map(|term| {

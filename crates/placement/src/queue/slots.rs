@@ -19,6 +19,8 @@ pub(super) struct Slots {
 struct Slot {
     name: Name,
     is_taken: bool,
+    /// The run has a placeholder, or has started.
+    is_used: bool,
 }
 
 /// The taken slots, as far as the runs were counted.
@@ -29,9 +31,18 @@ struct Count<'a> {
 }
 
 impl Slots {
+    /// If the caps change, runs without a placeholder lose their slots and take them again.
     pub(super) fn set_caps(&mut self, caps: &Caps) {
-        if self.caps != *caps {
-            self.caps = caps.clone();
+        if self.caps == *caps {
+            return;
+        }
+        self.caps = caps.clone();
+        self.taken.clear();
+        for slot in self.runs.values_mut() {
+            slot.is_taken &= slot.is_used;
+            if slot.is_taken {
+                *self.taken.entry(slot.name.0.clone()).or_default() += 1;
+            }
         }
     }
 
@@ -40,10 +51,18 @@ impl Slots {
         let slot = self.runs.entry(position).or_insert_with(|| Slot {
             name: name.clone(),
             is_taken: false,
+            is_used: false,
         });
-        if has_slot && !slot.is_taken {
+        slot.is_used = has_slot;
+        if has_slot {
+            self.occupy(position);
+        }
+    }
+
+    fn occupy(&mut self, position: Position) {
+        if let Some(slot) = self.runs.get_mut(&position).filter(|slot| !slot.is_taken) {
             slot.is_taken = true;
-            *self.taken.entry(name.0.clone()).or_default() += 1;
+            *self.taken.entry(slot.name.0.clone()).or_default() += 1;
         }
     }
 
@@ -66,7 +85,7 @@ impl Slots {
         let name = slot.name.clone();
         let over_cap = self.over_cap(position, &name.0);
         if over_cap.is_none() {
-            self.record(position, &name, true);
+            self.occupy(position);
         }
         over_cap
     }

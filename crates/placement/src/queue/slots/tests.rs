@@ -116,8 +116,21 @@ fn a_higher_cap_has_room_at_once() {
     let mut slots = slots(&caps(1), &["others", "others"]);
     assert_eq!(take(&mut slots, 2), [None, Some(over(Cap::Cluster(1), 0))]);
     slots.set_caps(&caps(2));
-    assert_eq!(names(slots.next()), ["run-1"]);
+    assert_eq!(names(slots.next()), ["run-0", "run-1"]);
     assert_eq!(take(&mut slots, 2), [None, None]);
+}
+
+#[test]
+fn a_cap_that_is_set_or_lowered_counts_for_runs_that_wait_without_a_placeholder() {
+    let mut slots = slots(&Caps::default(), &["others"; 3]);
+    assert_eq!(take(&mut slots, 3), [None, None, None]);
+    slots.record(position(1), &("others".to_owned(), "run-1".to_owned()), true);
+    slots.set_caps(&caps(2));
+    let full = Some(over(Cap::EachNamespace(2), 0));
+    assert_eq!(take(&mut slots, 3), [None, None, full]);
+    slots.set_caps(&caps(1));
+    let full = |ahead| Some(over(Cap::Cluster(1), ahead));
+    assert_eq!(take(&mut slots, 3), [full(0), None, full(1)]);
 }
 
 proptest! {

@@ -15,6 +15,7 @@ use placement::requests::Operation;
 use serde::de::DeserializeOwned;
 use std::error::Error as _;
 use std::fmt::Debug;
+use tokio::sync::Semaphore;
 
 /// Objects per page. An object usually has tens of kilobytes.
 const PAGE: u32 = 100;
@@ -22,6 +23,9 @@ const PAGE: u32 = 100;
 const METADATA_PAGE: u32 = 500;
 /// Objects per page if objects are large. etcd stores objects of up to 1.5 MiB, so such a page is never over the limit.
 const SMALL_PAGE: u32 = 8;
+
+/// Pages that are read at the same time: the client keeps a page of up to 16 MiB twice, and the process has 512 MiB.
+static PAGES: Semaphore = Semaphore::const_new(4);
 
 /// Watches objects. The first list is a streaming list if the API server has streaming lists.
 pub(crate) fn watch<K>(
@@ -82,7 +86,11 @@ where
     L: Future<Output = kube::Result<ObjectList<K>>>,
 {
     loop {
-        let listed = match with_timeout(operation, list(page.clone())).await {
+        // The semaphore is never closed.
+        let permit = PAGES.acquire().await;
+        let listed = with_timeout(operation, list(page.clone())).await;
+        drop(permit);
+        let listed = match listed {
             Err(StepError {
                 fault: Failure::Api(error),
                 ..

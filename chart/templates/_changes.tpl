@@ -28,8 +28,8 @@
 {{- range $container.ports }}
 {{- $_ := set . "containerPort" (get $ports .name) }}
 {{- end }}
-{{- $listen := dict "name" "POD_AFFINITY_LISTEN" "value" (printf "0.0.0.0:%v" $values.port) }}
-{{- $admin := dict "name" "POD_AFFINITY_ADMIN_LISTEN" "value" (printf "0.0.0.0:%v" $values.metricsPort) }}
+{{- $listen := dict "name" "POD_AFFINITY_LISTEN" "value" (printf "[::]:%v" $values.port) }}
+{{- $admin := dict "name" "POD_AFFINITY_ADMIN_LISTEN" "value" (printf "[::]:%v" $values.metricsPort) }}
 {{- $_ := set $container "env" (append (append $container.env $listen) $admin) }}
 {{- end }}
 {{- end }}

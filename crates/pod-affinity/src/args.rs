@@ -49,7 +49,7 @@ pub(crate) struct WebhookArgs {
     #[arg(
         long,
         env = "POD_AFFINITY_LISTEN",
-        default_value = "0.0.0.0:8443",
+        default_value = "[::]:8443",
         value_name = "ADDRESS"
     )]
     pub(crate) listen: SocketAddr,
@@ -127,7 +127,7 @@ pub(crate) struct AdminArgs {
     #[arg(
         long,
         env = "POD_AFFINITY_ADMIN_LISTEN",
-        default_value = "0.0.0.0:8080",
+        default_value = "[::]:8080",
         value_name = "ADDRESS"
     )]
     pub(crate) admin_listen: SocketAddr,
@@ -214,8 +214,8 @@ mod tests {
         let Ok(Command::Webhook(args)) = parsed("pod-affinity webhook") else {
             panic!()
         };
-        assert_eq!(args.listen.to_string(), "0.0.0.0:8443");
-        assert_eq!(args.admin.admin_listen.to_string(), "0.0.0.0:8080");
+        assert_eq!(args.listen.to_string(), "[::]:8443");
+        assert_eq!(args.admin.admin_listen.to_string(), "[::]:8080");
         assert_eq!(
             (args.drain_delay.as_secs(), args.namespace.namespace.as_str()),
             (5, keys::NAMESPACE)

@@ -10,12 +10,21 @@ use axum_server::{Address, Server, accept::Accept};
 use futures::future::BoxFuture;
 use hyper_util::rt::TokioTimer;
 use prometheus_client::metrics::counter::Counter;
-use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+use rustix::net::sockopt::set_ipv6_v6only;
+use std::{
+    io,
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
+    pin::Pin,
+    sync::Arc,
+    time::Duration,
+};
 use thiserror::Error;
 use tokio::{
-    net::TcpListener,
+    io::AsyncWrite,
+    net::{TcpListener, TcpSocket},
     sync::{OwnedSemaphorePermit, Semaphore},
 };
+use tokio_io_timeout::TimeoutWriter;
 use tower::Layer;
 
 /// A port of the process.
@@ -62,13 +71,14 @@ pub struct Listening {
 
 impl Listening {
     /// Binds the port; port 0 selects any free port.
+    #[expect(clippy::unused_async, reason = "only a runtime can register the socket")]
     pub async fn bind(port: &'static Port, address: SocketAddr) -> Result<Self, Error> {
         let failed = |source| Error::Bind {
             port,
             address,
             source,
         };
-        let listener = TcpListener::bind(address).await.map_err(failed)?;
+        let listener = bound(address).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         Ok(Self {
             port,
@@ -82,6 +92,33 @@ impl Listening {
         self.address
     }
 }
+
+/// Binds a socket. `[::]` stands for the addresses of both families; a kernel without IPv6 has only those of IPv4.
+fn bound(address: SocketAddr) -> io::Result<TcpListener> {
+    match socket(address) {
+        Err(error) if address.ip() == Ipv6Addr::UNSPECIFIED && error.kind() != io::ErrorKind::AddrInUse => {
+            socket((Ipv4Addr::UNSPECIFIED, address.port()).into())
+        }
+        outcome => outcome,
+    }
+}
+
+fn socket(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4()?,
+        SocketAddr::V6(_) => TcpSocket::new_v6()?,
+    };
+    if address.is_ipv6() {
+        // The default is a setting of the machine.
+        set_ipv6_v6only(&socket, false)?;
+    }
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
+/// Connections that wait to be accepted; the kernel applies its own limit as well.
+const BACKLOG: u32 = 1024;
 
 /// Maximum number of connections of the admin port, far more than the kubelet and scrapers need.
 pub(crate) const ADMIN_CONNECTIONS_AT_MOST: usize = 1000;
@@ -107,7 +144,10 @@ pub(crate) fn with_http_limits<A: Address, B>(server: Server<A, B>, silence: Dur
     server
 }
 
-/// An acceptor with a limit on open connections.
+/// How long a client may read nothing of a response. The limit on silence does not apply meanwhile.
+const UNREAD: Duration = Duration::from_secs(10);
+
+/// An acceptor with a limit on open connections, and with a limit on the time in which a client reads nothing.
 #[derive(Clone, Debug)]
 pub(crate) struct ConnectionLimit<A> {
     inner: A,
@@ -140,8 +180,9 @@ impl<A, I, S> Accept<I, S> for ConnectionLimit<A>
 where
     A: Accept<I, S>,
     A::Future: Send + 'static,
+    A::Stream: AsyncWrite,
 {
-    type Stream = A::Stream;
+    type Stream = Pin<Box<TimeoutWriter<A::Stream>>>;
     type Service = Limited<A::Service>;
     type Future = BoxFuture<'static, io::Result<(Self::Stream, Self::Service)>>;
 
@@ -151,7 +192,9 @@ where
         Box::pin(async move {
             let permit = Extension(Arc::new(permit?));
             let (stream, service) = accepted.await?;
-            Ok((stream, permit.layer(service)))
+            let mut stream = TimeoutWriter::new(stream);
+            stream.set_timeout(Some(UNREAD));
+            Ok((Box::pin(stream), permit.layer(service)))
         })
     }
 }
@@ -160,7 +203,8 @@ where
 mod tests {
     use super::*;
     use axum_server::accept::DefaultAcceptor;
-    use tokio::io::duplex;
+    use tokio::io::{AsyncWriteExt, duplex};
+    use tokio::{net::TcpStream, time::Instant};
 
     /// How long Go's HTTP client, which API servers use, keeps an idle connection.
     const IDLE_AT_THE_API_SERVER: Duration = Duration::from_secs(90);
@@ -169,6 +213,29 @@ mod tests {
     fn the_api_server_closes_an_idle_connection_first() {
         assert_eq!(SILENCE, Duration::from_mins(2));
         assert!(SILENCE > IDLE_AT_THE_API_SERVER + Duration::from_secs(20));
+    }
+
+    #[tokio::test]
+    async fn the_unspecified_address_of_ipv6_is_for_clients_of_both_families() {
+        let listener = bound((Ipv6Addr::UNSPECIFIED, 0).into()).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.unwrap();
+        let has_ipv6 = TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).await.is_ok();
+        let connected = TcpStream::connect((Ipv6Addr::LOCALHOST, port)).await;
+        assert_eq!(connected.is_ok(), has_ipv6);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_reads_nothing_loses_its_connection() {
+        let limit = ConnectionLimit::new(DefaultAcceptor::new(), 1, Counter::default());
+        let (connection, _client) = duplex(1);
+        let (mut stream, _) = limit.accept(connection, ()).await.unwrap();
+        let begun = Instant::now();
+        let error = stream.write_all(b"response").await.unwrap_err();
+        assert_eq!(
+            (error.kind(), begun.elapsed().as_secs()),
+            (io::ErrorKind::TimedOut, 10)
+        );
     }
 
     #[tokio::test]

@@ -204,11 +204,11 @@ fn on_the_network_of_the_node(webhook: &Value) {
     );
     let variables = pod["containers"][0]["env"].to_string();
     assert!(
-        variables.contains(r#""POD_AFFINITY_LISTEN","value":"0.0.0.0:9443""#),
+        variables.contains(r#""POD_AFFINITY_LISTEN","value":"[::]:9443""#),
         "{variables}"
     );
     assert!(
-        variables.contains(r#""POD_AFFINITY_ADMIN_LISTEN","value":"0.0.0.0:9080""#),
+        variables.contains(r#""POD_AFFINITY_ADMIN_LISTEN","value":"[::]:9080""#),
         "{variables}"
     );
 }

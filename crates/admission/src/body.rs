@@ -1,11 +1,12 @@
-//! Reads the body of a request: JSON only, with a limit on the size, on the time, and on the memory of all bodies together.
+//! Reads the body of a request: JSON only, with a limit on the size, on the time, and on the memory of all bodies together. A response
+//! keeps the memory of its request.
 //!
 //! A replica may use 384 MiB. A review usually has a few ten KiB, but may have 4 MiB. Bodies of the usual size wait for nothing: the
 //! limit on connections bounds their memory. Larger bodies wait until there is memory. A decoded object reserves no memory: the decoder
 //! keeps only the fields that a rule reads (`placement::bounded`), and the process has one thread.
 
 use crate::review::RequestError;
-use axum::body::HttpBody;
+use axum::body::{Bytes, HttpBody};
 use axum::extract::Request;
 use axum::http::header::CONTENT_TYPE;
 use futures::StreamExt;
@@ -31,6 +32,19 @@ const UNIT: usize = 1 << 10;
 pub(crate) struct Body {
     pub(crate) bytes: Vec<u8>,
     _permit: Option<OwnedSemaphorePermit>,
+}
+
+impl AsRef<[u8]> for Body {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Body {
+    /// The body of the response, which keeps the memory of the request reserved until the client has received the response.
+    pub(crate) fn answered(self, bytes: Vec<u8>) -> Bytes {
+        Bytes::from_owner(Self { bytes, ..self })
+    }
 }
 
 /// Reads the whole body as soon as there is memory for its size.
@@ -110,7 +124,7 @@ impl BodyMemory {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use axum::body::{Body as Sent, Bytes};
+    use axum::body::Body as Sent;
     use futures::FutureExt;
 
     async fn read(request: Request) -> Result<Vec<u8>, RequestError> {
@@ -159,6 +173,24 @@ mod tests {
             .await
             .unwrap_err();
         assert!(matches!(error, RequestError::CutOff), "{error}");
+    }
+
+    #[test]
+    fn a_response_that_a_client_does_not_read_keeps_the_memory_of_its_request() {
+        let memory = BodyMemory::default();
+        let unread = || {
+            let permit = memory.reserve(None).now_or_never().unwrap();
+            let request = Body {
+                bytes: vec![1],
+                _permit: permit,
+            };
+            request.answered(vec![2])
+        };
+        let unread: Vec<_> = (0..8).map(|_| unread()).collect();
+        assert!(unread.iter().all(|response| response[..] == [2]));
+        assert!(memory.reserve(Some(USUAL + 1)).now_or_never().is_none());
+        drop(unread);
+        assert!(memory.reserve(None).now_or_never().is_some());
     }
 
     #[test]

@@ -71,7 +71,11 @@ fn route(path: &str, state: RouteState) -> Router {
 async fn serve(State(state): State<RouteState>, request: Request) -> Response {
     let started = Instant::now();
     let body = body::read(request, &state.memory).await;
-    match body.and_then(|body| state.answer(&body.bytes, started)) {
+    let review = body.and_then(|body| {
+        let review = state.answer(&body.bytes, started)?;
+        Ok(body.answered(review))
+    });
+    match review {
         Ok(review) => ([(header::CONTENT_TYPE, "application/json")], review).into_response(),
         Err(error) => {
             let outcome = decide::reject(&error);

@@ -52,10 +52,14 @@ impl Metrics {
     fn begin(&self, webhook: Webhook) {
         drop(self.seconds.get_or_create(&by_webhook(webhook)));
         drop(self.over_limit.get_or_create(&by_webhook(webhook)));
-        drop(
-            self.admissions
-                .get_or_create(&admission(webhook, Some("CREATE"), Outcome::Failed)),
-        );
+        let operations: &[_] = match webhook {
+            Webhook::PipelineRun | Webhook::InNamespace(_) => &["CREATE", "UPDATE"],
+            Webhook::Pod => &["CREATE"],
+        };
+        for operation in operations {
+            let failed = admission(webhook, Some(operation), Outcome::Failed);
+            drop(self.admissions.get_or_create(&failed));
+        }
     }
 
     /// `operation` is `None` if the body has no valid review.

@@ -17,6 +17,8 @@ use thiserror::Error;
 
 const API_VERSION: &str = "admission.k8s.io/v1";
 const KIND: &str = "AdmissionReview";
+/// The most bytes of a uid, which the response repeats. The API server sends a UUID of 36 bytes.
+const UID_AT_MOST: usize = 128;
 
 /// The AdmissionReview that the API server sends.
 #[derive(Deserialize)]
@@ -67,7 +69,10 @@ pub(crate) fn request(body: &[u8]) -> Result<Request<'_>, RequestError> {
         let kind = quoted(&envelope.kind).into_owned();
         return Err(RequestError::WrongKind { api_version, kind });
     }
-    envelope.request.ok_or(RequestError::NoRequest)
+    match envelope.request.ok_or(RequestError::NoRequest)? {
+        request if request.uid.len() > UID_AT_MOST => Err(RequestError::LongUid),
+        request => Ok(request),
+    }
 }
 
 /// The body of the review that answers the request with this uid.
@@ -175,6 +180,8 @@ pub(crate) enum RequestError {
     WrongKind { api_version: String, kind: String },
     #[error("the AdmissionReview carries no request")]
     NoRequest,
+    #[error("the uid of the request has over {UID_AT_MOST} bytes")]
+    LongUid,
     #[error("the answer cannot be written: {0}")]
     Unwritable(#[source] serde_json::Error),
 }
@@ -191,7 +198,8 @@ impl RequestError {
             | Self::EmptyBody
             | Self::Malformed(_)
             | Self::WrongKind { .. }
-            | Self::NoRequest => StatusCode::BAD_REQUEST,
+            | Self::NoRequest
+            | Self::LongUid => StatusCode::BAD_REQUEST,
             Self::Unwritable(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }

@@ -115,6 +115,18 @@ async fn a_request_without_a_uid_is_a_400() {
 }
 
 #[tokio::test]
+async fn a_uid_that_the_response_cannot_repeat_is_a_400() {
+    let mut body = review("", "Pod", &json!({}));
+    body["request"]["uid"] = "u".repeat(129).into();
+    refused(
+        post(PODS, body.to_string()),
+        StatusCode::BAD_REQUEST,
+        "over 128 bytes",
+    )
+    .await;
+}
+
+#[tokio::test]
 async fn a_duplicate_key_of_the_review_is_a_400() {
     let body = review("", "Pod", &json!({}))
         .to_string()
@@ -139,6 +151,8 @@ async fn an_object_of_the_maximum_size_of_the_api_server_is_accepted() {
 #[test]
 fn each_webhook_reports_zero_faults_before_the_first_request() {
     let text = exposition(&router().1);
+    let update = r#"{webhook="pipelinerun",operation="UPDATE",verdict="failed"} 0"#;
+    assert!(text.contains(update), "{text}");
     for webhook in ["pipelinerun", "pod"] {
         let labels = format!(r#"{{webhook="{webhook}""#);
         for line in [

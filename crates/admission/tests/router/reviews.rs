@@ -232,7 +232,7 @@ async fn deep_nesting_outside_the_object_is_ignored() {
 
 #[tokio::test]
 async fn any_uid_is_returned_unchanged() {
-    for uid in ["", "\u{1f98a}\"\\\n\u{0}", &"u".repeat(4000)] {
+    for uid in ["", "\u{1f98a}\"\\\n\u{0}", &"u".repeat(128)] {
         let mut review = review("", "Pod", &json!({}));
         review["request"]["uid"] = uid.into();
         assert_eq!(ask(PODS, &review).await["uid"], uid);

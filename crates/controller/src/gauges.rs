@@ -75,8 +75,12 @@ impl Collector for Gauges {
         let placeholders = stores.map_or(0, |stores| stores.pods.read().len());
         let help = "Placeholder pods that exist now";
         gauge("placeholders", help, integer(placeholders))?;
-        let help = "Placeholder pods that have no node yet";
-        gauge("placeholders_waiting", help, stores.map_or(0, waiting))?;
+        let help = "Placeholder pods of held runs that have no node yet";
+        gauge(
+            "placeholders_waiting",
+            help,
+            stores.map_or(0, |stores| waiting(stores, &held)),
+        )?;
         let kept = stores.map_or(0, |stores| stores.kept_nodes.read().len());
         let help = "Nodes that are kept after a run, or shall be";
         gauge("kept_nodes", help, integer(kept))?;
@@ -98,7 +102,8 @@ fn held(stores: &Stores) -> Vec<Run> {
     let is_pending = |run: &PipelineRun| run.spec.status.as_deref() == Some(keys::PENDING);
     let pending = stores.runs.state_filter(is_pending);
     let runs = pending.iter().filter_map(|run| run.run());
-    runs.filter(|run| !run.done && run.is_held_by_us()).collect()
+    runs.filter(|run| !run.done && !run.deleting && run.is_held_by_us())
+        .collect()
 }
 
 fn without_placeholder(stores: &Stores, held: &[Run]) -> usize {
@@ -112,10 +117,13 @@ fn without_placeholder(stores: &Stores, held: &[Run]) -> usize {
     held.iter().filter(|run| !sets.contains_key(&key(run))).count()
 }
 
-fn waiting(stores: &Stores) -> i64 {
+fn waiting(stores: &Stores, held: &[Run]) -> i64 {
     let pods = stores.pods.read();
-    let waits = |pod: &PlaceholderPod| pod.node.is_none() && !pod.ending;
-    integer(pods.values().filter(|pod| waits(&pod.it)).count())
+    let waits = |run: &&Run| {
+        let pod = pods.get(&(run.key.namespace.clone(), run.key.placeholder().pod()));
+        pod.is_some_and(|pod| pod.it.node.is_none() && !pod.it.ending)
+    };
+    integer(held.iter().filter(waits).count())
 }
 
 /// A node that several runs with `colocateAlways` share counts once.

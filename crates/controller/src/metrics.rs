@@ -80,7 +80,8 @@ impl Metrics {
                 registry,
                 "placeholder_schedule_seconds",
                 "Time from asking for a placeholder to seeing it on a node",
-                Histogram::new(exponential_buckets(0.025, 2.0, 16)),
+                // The alert PodAffinityPlaceholdersSlow needs a bucket that ends at 300 seconds.
+                Histogram::new(exponential_buckets(300.0 / 8192.0, 2.0, 16)),
             ),
             releases: counted(registry, "releases", "Runs released, by cause"),
             moves_off: counted(registry, "moves", "Moves of runs off their node, by cause"),

@@ -76,7 +76,9 @@ impl ServedCertificate {
         });
         match checked {
             Ok((key, not_after)) => self.serve(key, not_after),
-            Err(error) if earlier.is_none() => self.refuse(&error),
+            Err(error) if earlier.is_none() => {
+                self.refuse(&format!("the serving certificate is refused: {error}"));
+            }
             Err(_) => {}
         }
     }
@@ -107,9 +109,12 @@ impl ServedCertificate {
         self.condition.met();
     }
 
-    fn refuse(&mut self, error: &UnusablePair) {
-        self.metrics.certificate_load(LoadOutcome::Refused);
-        self.report_problem(&format!("the serving certificate is refused: {error}"));
+    /// Reports and counts a certificate that cannot be served; the served pair stays.
+    fn refuse(&mut self, problem: &str) {
+        if self.problem.as_deref() != Some(problem) {
+            self.metrics.certificate_load(LoadOutcome::Refused);
+        }
+        self.report_problem(problem);
     }
 }
 

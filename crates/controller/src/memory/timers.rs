@@ -137,6 +137,7 @@ fn gives_up(event: &Event) -> Option<MoveCause> {
 fn without_us(run: &Run) -> Option<HoldEnd> {
     match run.status {
         _ if run.done => Some(HoldEnd::Cancelled),
+        _ if run.deleting => Some(HoldEnd::Deleted),
         SpecStatus::Pending => None,
         SpecStatus::Unset | SpecStatus::Other(_) => run.hold.then_some(HoldEnd::Foreign),
     }

@@ -56,13 +56,20 @@ async fn follow_secret_by(
         let now = clock();
         match latest
             .as_ref()
-            .map_err(Clone::clone)
+            .map_err(|problem| Unserved::Missing(problem.clone()))
             .and_then(|secret| pair(secret.as_ref(), &names, now))
         {
             Ok(pair) => served.offer(pair, now),
-            Err(problem) => served.report_problem(&problem),
+            Err(Unserved::Missing(problem)) => served.report_problem(&problem),
+            Err(Unserved::Refused(problem)) => served.refuse(&problem),
         }
     }
+}
+
+/// Why the Secret has no certificate to serve.
+enum Unserved {
+    Missing(String),
+    Refused(String),
 }
 
 /// Offers every version of the files. Never returns.
@@ -82,24 +89,24 @@ pub async fn follow_files(files: &CertificateFiles, mut served: ServedCertificat
 }
 
 /// The pair in a Secret. API servers would reject a certificate that no CA of the Secret signed.
-fn pair(secret: Option<&Secret>, names: &[String], now: Timestamp) -> Result<PemPair, String> {
+fn pair(secret: Option<&Secret>, names: &[String], now: Timestamp) -> Result<PemPair, Unserved> {
     let name = install::CERTIFICATE_SECRET;
     let secret =
-        secret.ok_or_else(|| format!("Secret {name} does not exist; apply the manifests again, or create it with the tool that issues certificates"))?;
+        secret.ok_or_else(|| Unserved::Missing(format!("Secret {name} does not exist; apply the manifests again, or create it with the tool that issues certificates")))?;
     let stored = StoredCertificates::from_secret(secret);
     if stored.leaf.is_empty() {
-        return Err(format!(
+        return Err(Unserved::Missing(format!(
             "Secret {name} holds no certificate yet; the controller's leader, or the tool that issues certificates, writes it"
-        ));
+        )));
     }
     match can_serve(&stored, names, now) {
         Ok(()) => Ok(PemPair {
             chain: stored.leaf,
             key: stored.leaf_key,
         }),
-        Err(why) => Err(format!(
+        Err(why) => Err(Unserved::Refused(format!(
             "the certificate in Secret {name} {why}; the controller's leader, or the tool that issues certificates, renews it"
-        )),
+        ))),
     }
 }
 

@@ -107,6 +107,7 @@ async fn a_leaf_that_no_stored_ca_signed_is_refused() {
     settle().await;
     assert!(readiness.is_ready());
     assert_eq!(metrics.certificate_expiry.get(), expiry);
+    assert_eq!(loads(&metrics), (1, 2));
 }
 
 /// At the start the clock is a month ahead. The watch fails once, then the clock is corrected, and the Secret is not written again.

@@ -70,6 +70,25 @@ async fn guardrails_reject_what_their_config_map_does_not_allow_and_nothing_else
     let rejected = runs.patch("held", &params, &strategy).await.unwrap_err();
     let rejected = rejected.to_string();
     assert!(rejected.contains("may not be isolateAlways"), "{rejected}");
+    // Without a limit on exponents, the API server would compare for hours.
+    let reserve = |amount: &str| Patch::Merge(json!({"metadata": {"annotations": {keys::RESERVE: amount}}}));
+    let rejected = runs
+        .patch("held", &params, &reserve("cpu=1e2000000000"))
+        .await
+        .unwrap_err();
+    assert!(
+        rejected.to_string().contains("allows at most cpu=16"),
+        "{rejected}"
+    );
+    runs.patch("held", &params, &reserve("cpu=1e1")).await.unwrap();
+    // A strategy that the user wrote before the label counts as well.
+    let hold = RunSpec::new("default", "late")
+        .task("only", &[])
+        .label(keys::STRATEGY, "isolateAlways");
+    create(&bed, &hold.spec("status", json!("PipelineRunPending"))).await;
+    let label = Patch::Merge(json!({"metadata": {"labels": {keys::OPT_IN: "true"}}}));
+    let rejected = runs.patch("late", &params, &label).await.unwrap_err().to_string();
+    assert!(rejected.contains("may not be isolateAlways"), "{rejected}");
     // A run that exists continues, whatever the settings are.
     let run = labelled("true");
     create(&bed, &run).await;

@@ -4,6 +4,7 @@ mod verbs;
 
 pub(crate) use verbs::*;
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::error::ErrorKind;
 use clap::{Command, CommandFactory, FromArgMatches, Parser};
 use clap_complete::Shell;
@@ -47,7 +48,7 @@ pub(crate) struct ClusterArgs {
     #[arg(long = "as-group", global = true, help_heading = CLUSTER, value_name = "GROUP")]
     pub(crate) impersonate_groups: Vec<String>,
     /// Namespace. Default: the one of the context.
-    #[arg(short, long, global = true, help_heading = CLUSTER, value_name = "NAME")]
+    #[arg(short, long, global = true, help_heading = CLUSTER, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) namespace: Option<String>,
     /// How long to wait for one answer of the API server: 5s, 1m. 0 means no limit.
     #[arg(long, global = true, help_heading = CLUSTER, default_value = "15s", value_parser = timeout, value_name = "DURATION")]

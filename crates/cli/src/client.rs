@@ -6,6 +6,7 @@ use crate::requests::{Server, chain};
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 use runtime::api::without_silence;
+use std::ffi::OsStr;
 use std::io::ErrorKind;
 use thiserror::Error;
 
@@ -55,11 +56,7 @@ async fn config(args: &ClusterArgs) -> Result<Config, Unusable> {
         cluster: args.cluster.clone(),
         user: args.user.clone(),
     };
-    let read = match &args.kubeconfig {
-        Some(path) => Kubeconfig::read_from(path),
-        None => Kubeconfig::read(),
-    };
-    let config = match read {
+    let config = match kubeconfig(args) {
         Ok(kubeconfig) => chosen(kubeconfig, &options).await?,
         Err(error) if may_be_in_a_pod(args, &error) => {
             Config::incluster().map_err(|_| Unusable::Kubeconfig(chain(&error)))?
@@ -73,14 +70,38 @@ async fn config(args: &ClusterArgs) -> Result<Config, Unusable> {
     Ok(config)
 }
 
+fn kubeconfig(args: &ClusterArgs) -> Result<Kubeconfig, KubeconfigError> {
+    if let Some(path) = &args.kubeconfig {
+        return Kubeconfig::read_from(path);
+    }
+    let listed = std::env::var_os("KUBECONFIG").unwrap_or_default();
+    // The error of a list without an existing file names the first file.
+    merged(&listed)?.map_or_else(Kubeconfig::read, Ok)
+}
+
+/// The files of a list that exist. kubectl ignores the others as well.
+fn merged(list: &OsStr) -> Result<Option<Kubeconfig>, KubeconfigError> {
+    let files = std::env::split_paths(list).filter(|file| !file.as_os_str().is_empty());
+    let mut read = files
+        .map(Kubeconfig::read_from)
+        .filter(|read| !read.as_ref().is_err_and(is_missing));
+    let Some(first) = read.next() else {
+        return Ok(None);
+    };
+    read.try_fold(first?, |merged, next| merged.merge(next?))
+        .map(Some)
+}
+
+fn is_missing(error: &KubeconfigError) -> bool {
+    matches!(error, KubeconfigError::ReadConfig(source, _) if source.kind() == ErrorKind::NotFound)
+}
+
 /// A pod has no kubeconfig, but a service account. If the caller named a kubeconfig or a part of it, the cluster of the pod would
 /// be another cluster than the caller's.
 fn may_be_in_a_pod(args: &ClusterArgs, error: &KubeconfigError) -> bool {
     let named = [&args.context, &args.cluster, &args.user];
     let names_none = args.kubeconfig.is_none() && named.iter().all(|name| name.is_none());
-    let is_missing =
-        matches!(error, KubeconfigError::ReadConfig(source, _) if source.kind() == ErrorKind::NotFound);
-    names_none && (is_missing || matches!(error, KubeconfigError::FindPath))
+    names_none && (is_missing(error) || matches!(error, KubeconfigError::FindPath))
 }
 
 /// A user that is missing in the kubeconfig is an error: the client would send requests without credentials.
@@ -108,6 +129,7 @@ fn impersonate(config: &mut Config, args: &ClusterArgs) {
 mod tests {
     use super::*;
     use serde_json::json;
+    use std::path::PathBuf;
 
     fn kubeconfig() -> Kubeconfig {
         let config = json!({
@@ -138,6 +160,31 @@ mod tests {
         let proxy = config.proxy_url.as_ref().and_then(|proxy| proxy.host());
         assert_eq!(proxy, Some("proxy.example"));
         Client::try_from(config).unwrap();
+    }
+
+    #[test]
+    fn files_of_the_list_that_do_not_exist_are_ignored() {
+        let folder = tempfile::tempdir().unwrap();
+        let [missing, one, other, broken] =
+            ["missing", "one", "other", "broken"].map(|name| folder.path().join(name));
+        for (file, name) in [(&one, "a"), (&other, "b")] {
+            std::fs::write(
+                file,
+                format!("{{\"current-context\": {name}, \"users\": [{{\"name\": {name}}}]}}"),
+            )
+            .unwrap();
+        }
+        std::fs::write(&broken, "users: 7").unwrap();
+        let merged = |files: &[&PathBuf]| super::merged(&std::env::join_paths(files).unwrap());
+        let found = merged(&[&missing, &one, &other]).unwrap().unwrap();
+        let users: Vec<_> = found.auth_infos.iter().map(|it| it.name.as_str()).collect();
+        assert_eq!(
+            (found.current_context.as_deref(), users),
+            (Some("a"), vec!["a", "b"])
+        );
+        assert!(merged(&[&missing]).unwrap().is_none());
+        assert!(super::merged(OsStr::new("")).unwrap().is_none());
+        assert!(merged(&[&one, &broken]).is_err());
     }
 
     #[tokio::test]

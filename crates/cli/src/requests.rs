@@ -204,12 +204,20 @@ where
 
     /// All objects that match, page by page.
     pub(crate) async fn list(&self, matching: ListParams) -> RequestResult<Vec<K>> {
+        self.collect(matching.limit(PAGE), Some).await
+    }
+
+    /// What `keep` keeps of each object that matches. `params` have the size of a page.
+    pub(crate) async fn collect<T>(
+        &self,
+        mut params: ListParams,
+        keep: impl Fn(K) -> Option<T>,
+    ) -> RequestResult<Vec<T>> {
         let mut found = Vec::new();
-        let mut params = matching.limit(PAGE);
         loop {
             let attributes = self.attributes("list", None);
             let page = answer(self.limit, attributes, self.api.list(&params)).await?;
-            found.extend(page.items);
+            found.extend(page.items.into_iter().filter_map(&keep));
             match page.metadata.continue_.filter(|token| !token.is_empty()) {
                 Some(token) => params.continue_token = Some(token),
                 None => return Ok(found),

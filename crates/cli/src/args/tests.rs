@@ -47,6 +47,17 @@ fn flags_are_those_of_kubectl() {
 }
 
 #[test]
+fn an_empty_namespace_is_refused_because_it_would_mean_all_namespaces() {
+    for line in [
+        "disable --namespace=",
+        "list --namespace=",
+        "disable -A --install-namespace=",
+    ] {
+        assert!(parsed(line).is_err(), "{line}");
+    }
+}
+
+#[test]
 fn a_timeout_is_a_duration_or_seconds_and_zero_is_for_ever() {
     assert_eq!(timeout("0"), Ok(Limit(None)));
     assert_eq!(timeout("0s"), Ok(Limit(None)));

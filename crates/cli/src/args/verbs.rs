@@ -2,6 +2,7 @@
 
 use super::{Limit, timeout};
 use crate::target::{NameError, Target, is_kind};
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Subcommand, ValueEnum};
 use clap_complete::Shell;
 use placement::keys;
@@ -282,7 +283,7 @@ pub(crate) struct DoctorArgs {
     #[arg(long, value_enum, default_value_t = FailOn::Bad, value_name = "LEVEL")]
     pub(crate) fail_on: FailOn,
     /// Namespace of the installation.
-    #[arg(long, default_value = keys::NAMESPACE, value_name = "NAME")]
+    #[arg(long, default_value = keys::NAMESPACE, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) install_namespace: String,
     /// Namespace of Tekton Pipelines. Default: the one that the definition of PipelineRuns names.
     #[arg(long, value_name = "NAME")]
@@ -317,7 +318,7 @@ pub(crate) struct DisableArgs {
     #[arg(long)]
     pub(crate) stop_controller: bool,
     /// Namespace of the installation.
-    #[arg(long, default_value = keys::NAMESPACE, value_name = "NAME")]
+    #[arg(long, default_value = keys::NAMESPACE, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) install_namespace: String,
     /// Write nothing: client prints what would be done, and server lets the API server check it as well.
     #[arg(long, value_enum, default_value_t = DryRun::None, value_name = "WHERE")]
@@ -331,7 +332,7 @@ pub(crate) struct EnableArgs {
     #[arg(short = 'A', long, conflicts_with = "namespace")]
     pub(crate) all_namespaces: bool,
     /// Namespace of the installation.
-    #[arg(long, default_value = keys::NAMESPACE, value_name = "NAME")]
+    #[arg(long, default_value = keys::NAMESPACE, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) install_namespace: String,
     /// Write nothing: client prints what would be done, and server lets the API server check it as well.
     #[arg(long, value_enum, default_value_t = DryRun::None, value_name = "WHERE")]
@@ -365,7 +366,7 @@ pub(crate) struct VersionArgs {
     #[arg(long)]
     pub(crate) client: bool,
     /// Namespace of the installation.
-    #[arg(long, default_value = keys::NAMESPACE, value_name = "NAME")]
+    #[arg(long, default_value = keys::NAMESPACE, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) install_namespace: String,
     /// Output format.
     #[arg(short, long, value_enum, default_value_t = Prose::Text, value_name = "FORMAT")]

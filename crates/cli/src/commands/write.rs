@@ -24,6 +24,7 @@ use kube::api::ListParams;
 use kube::{Resource, ResourceExt};
 use placement::keys;
 use placement::requests::{opt_out, release_by_hand};
+use placement::run::Run;
 use serde::de::DeserializeOwned;
 use std::fmt::Debug;
 use std::process::ExitCode;
@@ -32,6 +33,8 @@ use std::time::Duration;
 const CONTROLLER: &str = "pod-affinity-controller";
 /// Replicas of the controller in the manifests.
 const REPLICAS: i32 = 2;
+/// Runs per page of a list. A run can have 1.5 MiB, and the Job `release-all` has 512 MiB.
+const PAGE: u32 = 50;
 /// How often an object that is changed in the meantime is read again.
 const TRIES: usize = 3;
 /// A controller finishes its last writes and gives up its Lease before it ends.
@@ -63,7 +66,7 @@ pub(super) async fn release(cluster: &Cluster, args: &ReleaseArgs) -> RequestRes
     writer
         .patch(&runs, &target.name, release_by_hand(&view.run).0)
         .await?;
-    Ok(printed(&writer.told(&format!("{} released", named(&view)))))
+    Ok(printed(&writer.told(&format!("{} released", named(&view.run)))))
 }
 
 fn not_ours(view: &RunView) -> String {
@@ -77,8 +80,8 @@ fn not_ours(view: &RunView) -> String {
     format!("PipelineRun {run} is not held by pod-affinity: its state is {state}{holder}.")
 }
 
-fn named(view: &RunView) -> String {
-    format!("pipelinerun.tekton.dev/{}", view.run.key.name)
+fn named(run: &Run) -> String {
+    format!("pipelinerun.tekton.dev/{}", run.key.name)
 }
 
 /// `disable`.
@@ -98,7 +101,7 @@ pub(super) async fn disable(cluster: &Cluster, args: &DisableArgs) -> RequestRes
     until_stopped(writer, &args.install_namespace).await?;
     // A user may have removed the label of a held run while no controller ran.
     let all = ListParams::default();
-    let code = start(writer, None, all, |view| view.run.is_held_by_us()).await?;
+    let code = start(writer, None, all, Run::is_held_by_us).await?;
     let (sets, pods) = placeholders(writer.server, None).await;
     delete::<StatefulSet>(writer, &sets?).await?;
     delete::<Pod>(writer, &pods?).await?;
@@ -113,13 +116,11 @@ pub(super) async fn enable(cluster: &Cluster, args: &EnableArgs) -> RequestResul
     } else {
         Switch::Include(cluster.namespace.clone())
     };
-    let mut outcome = admission::switch(writer, &args.install_namespace, &switch, "enabled").await?;
-    if args.all_namespaces {
-        let none = |replicas: i32| (replicas == 0).then_some(REPLICAS);
-        if !scale(writer, &args.install_namespace, none).await? {
-            outcome = Outcome::Missing;
-        }
-    }
+    // The controller is first, so that it is there when admission holds runs.
+    let none = |replicas: i32| (replicas == 0).then_some(REPLICAS);
+    let is_there = !args.all_namespaces || scale(writer, &args.install_namespace, none).await?;
+    let outcome = admission::switch(writer, &args.install_namespace, &switch, "enabled").await?;
+    let outcome = if is_there { outcome } else { Outcome::Missing };
     Ok(match outcome {
         Outcome::Done => ExitCode::SUCCESS,
         Outcome::StillOff => refused(
@@ -136,12 +137,13 @@ async fn start(
     writer: Writer<'_>,
     namespace: Option<&str>,
     runs: ListParams,
-    condition: impl Fn(&RunView) -> bool,
+    condition: impl Fn(&Run) -> bool,
 ) -> RequestResult<ExitCode> {
-    let runs = writer.server.reach::<PipelineRun>(namespace).list(runs).await?;
+    let all = writer.server.reach::<tekton::PipelineRun>(namespace);
+    let keep = |found: tekton::PipelineRun| found.run().filter(&condition);
     let mut code = ExitCode::SUCCESS;
-    for view in runs.iter().filter_map(RunView::of).filter(condition) {
-        match start_run(writer, view).await {
+    for run in all.collect(runs.limit(PAGE), keep).await? {
+        match start_run(writer, run).await {
             Ok(done) => done.into_iter().for_each(|done| tell(writer, &done)),
             Err(error) => {
                 output::note(&format!("error: {error}"));
@@ -153,25 +155,25 @@ async fn start(
 }
 
 /// Releases or opts out a run, and returns what was done; `None` for a run that has opted out or no longer exists.
-async fn start_run(writer: Writer<'_>, mut view: RunView) -> RequestResult<Option<String>> {
-    let key = view.run.key.clone();
+async fn start_run(writer: Writer<'_>, mut run: Run) -> RequestResult<Option<String>> {
+    let key = run.key.clone();
     let runs = writer.server.within::<PipelineRun>(&key.namespace);
     let mut tries = TRIES;
     loop {
         tries -= 1;
-        let (patch, done) = if view.run.is_held_by_us() {
-            (release_by_hand(&view.run), "released")
-        } else if view.run.opt_in.as_deref() == Some("false") {
+        let (patch, done) = if run.is_held_by_us() {
+            (release_by_hand(&run), "released")
+        } else if run.opt_in.as_deref() == Some("false") {
             return Ok(None);
         } else {
-            (opt_out(&view.run), "opted out")
+            (opt_out(&run), "opted out")
         };
         match writer.patch(&runs, &key.name, patch.0).await {
             Err(RequestError::Changed(_)) if tries > 0 => {}
-            other => return other.map(|()| Some(format!("{} {done}", named(&view)))),
+            other => return other.map(|()| Some(format!("{} {done}", named(&run)))),
         }
         match runs.get(&key.name).await? {
-            Some(run) if run.uid().as_deref() == Some(&key.uid) => view = viewed(&run)?,
+            Some(found) if found.uid().as_deref() == Some(&key.uid) => run = viewed(&found)?.run,
             Some(_) | None => return Ok(None),
         }
     }

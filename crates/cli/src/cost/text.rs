@@ -90,12 +90,13 @@ fn dash() -> String {
     "-".to_owned()
 }
 
-/// The rows as CSV, without their sum. No value contains a comma.
+/// The rows as CSV, without their sum.
 pub(crate) fn csv(rows: &[Row]) -> String {
     let head = "namespace,pipeline,run,runs,node_seconds,waiting_seconds,running_seconds,kept_seconds,cpu_peak,cpu_average,\
                 memory_peak,memory_average,cost,runs_with_gaps,gaps";
     let lines = rows.iter().map(|row| {
-        let names = [&row.namespace, &row.pipeline, &row.run].map(|name| name.clone().unwrap_or_default());
+        let names =
+            [&row.namespace, &row.pipeline, &row.run].map(|name| cell(name.as_deref().unwrap_or_default()));
         let seconds = seconds(row).map(|it| format!("{it:.1}"));
         let amounts = numbers(row.requested).into_iter().chain([row.cost]);
         let amounts = amounts.map(|it| it.map(|it| format!("{it:.4}")).unwrap_or_default());
@@ -112,6 +113,15 @@ pub(crate) fn csv(rows: &[Row]) -> String {
         .chain(lines)
         .map(|line| format!("{line}\n"))
         .collect()
+}
+
+/// A name as a value of CSV. The name of a resolver can have any characters.
+fn cell(name: &str) -> String {
+    if name.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", name.replace('"', "\"\""))
+    } else {
+        name.to_owned()
+    }
 }
 
 /// A sentence about each kind of gap.

@@ -74,15 +74,15 @@ async fn the_cluster_is_switched_off_and_on(bed: &Testbed) {
         doctor.out.replace(['\n', ' '], "").contains("isswitchedoff"),
         "{doctor:?}"
     );
-    // This testbed has no Deployment. The tool reports this after it has switched admission on.
+    // This testbed has no Deployment. The tool reports this, and switches admission on.
     let said = tool(bed, "enable -A").await;
     let lines: Vec<_> = said.out.lines().collect();
-    let (last, others) = lines.split_last().unwrap();
+    let (first, others) = lines.split_first().unwrap();
     assert!(
         !others.is_empty() && others.iter().all(|line| line.ends_with(" enabled")),
         "{said:?}"
     );
-    assert_eq!(*last, "deployment.apps/pod-affinity-controller is not there");
+    assert_eq!(*first, "deployment.apps/pod-affinity-controller is not there");
     assert_eq!(
         said.err,
         "error: a part of the installation is not there. Apply the manifests of the release again.\n"

@@ -71,6 +71,15 @@ impl Admission {
         webhooks.filter_map(|(name, seen)| Some((*name, seen.as_ref().ok()?.as_ref()?)))
     }
 
+    /// The webhook configurations and the policies in the cluster.
+    pub(crate) fn objects(&self) -> Vec<Value> {
+        let webhooks = self
+            .configurations()
+            .filter_map(|(_, it)| serde_json::to_value(it).ok());
+        let policies = self.policies.iter().filter_map(|it| it.found.clone().ok()?);
+        webhooks.chain(policies).collect()
+    }
+
     /// The policies that could not be read.
     pub(crate) fn policy_gaps(&self) -> impl Iterator<Item = &RequestError> {
         self.policies.iter().filter_map(|it| it.found.as_ref().err())

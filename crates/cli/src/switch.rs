@@ -41,6 +41,13 @@ pub(crate) fn is_off(object: &Value) -> bool {
     })
 }
 
+/// Whether the object does not apply to the namespace, by its name.
+pub(crate) fn excludes(object: &Value, namespace: &str) -> bool {
+    let selectors = selectors(object).into_iter();
+    let mut expressions = selectors.flat_map(|it| it.before.match_expressions.unwrap_or_default());
+    expressions.any(|it| names(&it).iter().any(|name| name == namespace))
+}
+
 /// A namespace selector of an object.
 struct Selector {
     path: PointerBuf,
@@ -242,6 +249,7 @@ mod tests {
                 Some(&json!(["kube-system", "tekton-pod-affinity", "ci"]))
             );
             assert!(patch(&off, &one).is_empty() && !is_off(&off));
+            assert!(excludes(&off, "ci") && !excludes(&release, "ci"));
             assert_eq!(after(&off, &Switch::Include("ci".into())), release);
 
             let off = after(&release, &Switch::AllOff);

@@ -12,7 +12,8 @@ use placement::keys;
 use placement::opt_in::is_unknown;
 use placement::opt_in::{DECLINED, OptIn};
 use placement::placeholder::size;
-use placement::quota_room::counts_placeholders;
+use placement::quantity::Quantity;
+use placement::quota_room::{counts_placeholders, used_by_placeholder};
 use placement::resources::Resources;
 use placement::strategy::Strategy;
 use std::collections::BTreeMap;
@@ -20,7 +21,7 @@ use std::collections::BTreeMap;
 const NAMESPACES: Check = Check("namespaces");
 const QUOTAS: Check = Check("quotas");
 const LIMITS: Check = Check("limits");
-/// The resources in a quota that each labelled run uses in addition to its tasks.
+/// The resources of a quota of which a labelled run uses one more than without the label.
 const COUNTED: [&str; 3] = ["pods", "count/pods", "count/statefulsets.apps"];
 
 pub(super) fn labels(snapshot: &Snapshot) -> CheckResult {
@@ -88,7 +89,7 @@ impl Tenants {
 
 pub(super) fn quotas(snapshot: &Snapshot) -> CheckResult {
     let quotas = QUOTAS.read(&snapshot.quotas)?;
-    let tenants = Tenants::new(snapshot);
+    let (tenants, size) = (Tenants::new(snapshot), size::usual(&snapshot.config()).requests());
     let (mut full, mut roomy, mut narrowing) = (Vec::new(), Vec::new(), Vec::new());
     for quota in quotas
         .iter()
@@ -101,39 +102,55 @@ pub(super) fn quotas(snapshot: &Snapshot) -> CheckResult {
             continue;
         }
         let (hard, used) = Resources::limit_and_usage(quota);
-        for (key, hard) in hard.iter().filter(|(key, _)| COUNTED.contains(key)) {
-            let used = used.get(key);
-            let text = format!("{key} of ResourceQuota {name} ({used} of {hard} used, {runs})");
-            let texts = if used >= hard { &mut full } else { &mut roomy };
-            texts.push(text);
+        for (key, hard) in hard.iter() {
+            let (used, needed) = (used.get(key), used_by_placeholder(key, &size));
+            let texts = if needed > Quantity::default() && used + needed > hard {
+                &mut full
+            } else if COUNTED.contains(&key) {
+                &mut roomy
+            } else {
+                continue;
+            };
+            texts.push(format!(
+                "{key} of ResourceQuota {name} ({used} of {hard} used, {runs})"
+            ));
         }
     }
-    let findings = [
-        QUOTAS.about(
-            Level::Bad,
-            "Used up, so that no further placeholder can be created",
-            &full,
-            "Each labelled run needs one more pod and one more StatefulSet. Raise the quota by the number of labelled runs at a \
-             time; until then, runs wait for each other.",
-        ),
-        QUOTAS.about(
-            Level::Warning,
-            "Quotas that count placeholders",
-            &roomy,
-            "Each labelled run adds one pod and one StatefulSet while it is not done. If the quota is too small for the labelled \
-             runs at a time, raise it by their number; otherwise, nothing needs to be done.",
-        ),
-        QUOTAS.about(
-            Level::Warning,
-            "Quotas that reject affinity terms across namespaces, so that runs are isolated within their namespace only",
-            &narrowing,
-            "To isolate these runs from runs of other namespaces, raise the quota by the number of pods of labelled runs at a time.",
-        ),
-    ];
+    let findings = [used_up(&full), counting(&roomy), narrowing_terms(&narrowing)];
     Ok(QUOTAS.or_ok(
         findings.into_iter().flatten(),
         tenants.well("ResourceQuota counts"),
     ))
+}
+
+fn used_up(found: &[String]) -> Option<Finding> {
+    QUOTAS.about(
+        Level::Bad,
+        "Used up, so that no further placeholder can be created",
+        found,
+        "Each labelled run needs one more pod and one more StatefulSet, with the requests placeholder-cpu and placeholder-memory of \
+         the ConfigMap config-pod-affinity. Raise the quota by the number of labelled runs at a time; until then, runs wait for \
+         each other.",
+    )
+}
+
+fn counting(found: &[String]) -> Option<Finding> {
+    QUOTAS.about(
+        Level::Warning,
+        "Quotas that count placeholders",
+        found,
+        "Each labelled run adds one pod and one StatefulSet while it is not done. If the quota is too small for the labelled \
+         runs at a time, raise it by their number; otherwise, nothing needs to be done.",
+    )
+}
+
+fn narrowing_terms(found: &[String]) -> Option<Finding> {
+    QUOTAS.about(
+        Level::Warning,
+        "Quotas that reject affinity terms across namespaces, so that runs are isolated within their namespace only",
+        found,
+        "To isolate these runs from runs of other namespaces, raise the quota by the number of pods of labelled runs at a time.",
+    )
 }
 
 /// Whether a `LimitRange` rejects the placeholder's pod when it is created, or when it is resized to its usual size.

@@ -9,6 +9,7 @@ use placement::coschedule::{FEATURE_FLAGS, PlacingMode};
 use placement::supported::{KUBERNETES, OLDEST_WITH_POLICIES, Support, Supported, TEKTON, numbers};
 
 const FLAGS: Check = Check("tekton flags");
+const NAME_THE_NAMESPACE: &str = "Name the namespace of Tekton with --tekton-namespace.";
 
 pub(super) fn versions(platform: &Platform) -> Vec<Finding> {
     let findings = [kubernetes(platform), tekton(platform)];
@@ -37,7 +38,7 @@ fn tekton(platform: &Platform) -> Result<Finding, Finding> {
                 "No Tekton version found in namespace {}.",
                 platform.tekton_namespace
             ),
-            "Name the namespace of Tekton with --tekton-namespace.",
+            NAME_THE_NAMESPACE,
         ),
         Some(version) if numbers(version).is_none() => {
             check.ok(format!("Tekton is a build of its developers ({version})."))
@@ -60,8 +61,16 @@ fn version_finding(check: Check, supported: &Supported, version: &str) -> Findin
 
 /// The feature flags of Tekton that conflict with pod-affinity, or would help.
 pub(super) fn flags(platform: &Platform) -> CheckResult {
-    let map = FLAGS.read(&platform.flags)?;
-    let data = map.as_ref().and_then(|map| map.data.clone()).unwrap_or_default();
+    let Some(map) = FLAGS.read(&platform.flags)? else {
+        return Ok(vec![FLAGS.warning(
+            format!(
+                "No ConfigMap {FEATURE_FLAGS} found in namespace {}.",
+                platform.tekton_namespace
+            ),
+            NAME_THE_NAMESPACE,
+        )]);
+    };
+    let data = map.data.clone().unwrap_or_default();
     let value = |name: &str| data.get(name).map(String::as_str);
     let set = |key: &str, value: &str| {
         let namespace = &platform.tekton_namespace;

@@ -219,7 +219,7 @@ fn quota(namespace: &str, used: &str) -> ResourceQuota {
     object(
         json!({
             "metadata": {"namespace": namespace, "name": "tight"},
-            "status": {"hard": {"pods": "3", "requests.cpu": "8"}, "used": {"pods": used, "requests.cpu": "8"}},
+            "status": {"hard": {"pods": "3", "requests.cpu": "8"}, "used": {"pods": used, "requests.cpu": "4"}},
         }),
         &json!({}),
     )
@@ -300,6 +300,11 @@ fn most(cpu: &str) -> LimitRange {
 }
 
 problems_of! {
+    a_quota_without_room_for_the_requests_of_a_placeholder: |snapshot| {
+        snapshot.runs = Ok(vec![run(&json!({}))]);
+        let full = json!({"status": {"used": {"requests.cpu": "7980m"}}});
+        snapshot.quotas = Ok(vec![object(serde_json::to_value(quota("ci", "2")).unwrap(), &full)]);
+    };
     quotas_that_have_room: |snapshot| {
         snapshot.runs = Ok(vec![run(&json!({})), run(&json!({"metadata": {"name": "next", "uid": "u2"}}))]);
         let sets = json!({"status": {"hard": {"count/statefulsets.apps": "9"}, "used": {"count/statefulsets.apps": "4"}}});
@@ -386,6 +391,18 @@ problems_of! {
         snapshot.trial.run = Ok(run(&json!({"spec": {"status": null}})));
         snapshot.trial.pod = Ok(Pod::default());
     };
+    a_namespace_that_is_switched_off: |snapshot| {
+        snapshot.trial.namespace = "ci".into();
+        snapshot.trial.run = Ok(run(&json!({"spec": {"status": null}})));
+        snapshot.trial.pod = Ok(Pod::default());
+        for (_, seen) in &mut snapshot.installation.admission.webhooks {
+            let mut found = serde_json::to_value(seen.as_ref().unwrap()).unwrap();
+            let off = crate::switch::patch(&found, &crate::switch::Switch::Exclude("ci".into()));
+            json_patch::patch(&mut found, &off).unwrap();
+            *seen = Ok(serde_json::from_value(found).unwrap());
+        }
+    };
+    a_tekton_whose_flags_are_not_found: |snapshot| snapshot.installation.platform.flags = Ok(None);
     a_dry_run_that_a_quota_rejects: |snapshot| snapshot.trial.pod = Err(failed("exceeded quota: tight"));
     webhook_configurations_that_were_changed: |snapshot| {
         for (_, seen) in &mut snapshot.installation.admission.webhooks {

@@ -5,6 +5,7 @@ use super::admission::POLICIES;
 use super::finding::{Check, Finding};
 use crate::admission::Mechanism;
 use crate::requests::{RequestError, RequestResult};
+use crate::switch::excludes;
 use crate::view::PipelineRun;
 use crate::words::list;
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, RuleWithOperations};
@@ -24,6 +25,8 @@ const WEBHOOK: Check = Check("webhook");
 pub(super) const NAME: &str = "pod-affinity-doctor";
 /// Objects that are named; the rest is counted.
 const NAMED: usize = 10;
+/// The beginning of the name of the policy of the guardrails.
+const GUARDRAILS: &str = "guardrails.";
 /// The end of the names of pod-affinity's own webhook configurations and policies.
 const OWN_SUFFIX: &str = "pod-affinity.tekton.dev";
 
@@ -200,6 +203,14 @@ pub(super) fn required_terms(spec: Option<&PodSpec>) -> [Vec<PodAffinityTerm>; 2
     .map(Option::unwrap_or_default)
 }
 
+/// Whether the namespace of the dry runs was switched off.
+fn is_excluded(snapshot: &Snapshot) -> bool {
+    let objects = snapshot.installation.admission.objects();
+    objects
+        .into_iter()
+        .any(|it| excludes(&it, &snapshot.trial.namespace))
+}
+
 /// A dry run: what has to change the object, and the sentences of the finding.
 struct DryRun {
     check: Check,
@@ -273,6 +284,13 @@ impl DryRun {
         let (ill, name, namespace) = (self.ill, self.name, &snapshot.trial.namespace);
         match is_changed {
             Ok(true) => self.check.ok(self.well),
+            Ok(false) if is_excluded(snapshot) => self.check.warning(
+                format!("{ill} (dry run in namespace {namespace}): pod-affinity is switched off in this namespace."),
+                format!(
+                    "Nothing needs to be done if that is meant; try in another namespace with -n. To switch it on: \
+                     `kubectl pod-affinity enable -n {namespace}`."
+                ),
+            ),
             Ok(false) => self.check.bad(
                 format!("{ill} (dry run in namespace {namespace}): the API server does not {verb} {name}."),
                 remedy,
@@ -283,7 +301,8 @@ impl DryRun {
     }
 
     fn rejected(&self, snapshot: &Snapshot, message: &str) -> Finding {
-        let is_about_this = message.contains(self.mark);
+        // The guardrails have a similar name: their denial is no fault of a policy.
+        let is_about_this = message.contains(self.mark) && !message.contains(GUARDRAILS);
         match snapshot.mechanism() {
             _ if messages::is_pipeline_run_unknown(message) => POLICIES.warning(
                 format!("The API server cannot evaluate policies for PipelineRuns yet: {message}"),

@@ -184,6 +184,20 @@ fn policies_that_do_nothing_or_fail() {
 }
 
 #[test]
+fn guardrails_that_deny_the_dry_run_are_no_fault_of_a_policy() {
+    let mut snapshot = by_policies();
+    snapshot.trial.run = Err(failed(
+        "ValidatingAdmissionPolicy 'guardrails.pipelinerun.pod-affinity.tekton.dev' with binding \
+         'guardrails.pipelinerun.pod-affinity.tekton.dev' denied request: PipelineRuns in namespace default may not use the label",
+    ));
+    let found = problems(&snapshot);
+    assert!(
+        found.contains("something else refuses the dry run") && !found.contains("BAD"),
+        "{found}"
+    );
+}
+
+#[test]
 fn an_api_server_that_does_not_know_pipeline_runs_yet() {
     let mut snapshot = by_policies();
     snapshot.trial.run = Err(failed(

@@ -63,7 +63,10 @@ fn delete(namespace: &str, name: &str) -> String {
 
 fn queued(facts: &Facts) -> String {
     if let Some(queue) = &facts.view.queue {
-        return format!("See why Kueue does not admit it: `kubectl describe workload` (queue {queue:?}).");
+        return format!(
+            "See why Kueue does not admit it: `kubectl describe workload -n {}` (queue {queue:?}).",
+            facts.view.run.key.namespace
+        );
     }
     let key = &facts.view.run.key;
     let patch = r#"[{"op":"remove","path":"/spec/status"}]"#;
@@ -93,7 +96,7 @@ fn node_wanted(facts: &Facts) -> Vec<String> {
     advice
 }
 
-/// The last obstacle of a node is the easiest to remove, so nodes with few obstacles come first.
+/// A node with few obstacles is the easiest to use. The remedy of its hardest obstacle is named.
 fn by_obstacles(facts: &Facts, pod: &Pod) -> Vec<String> {
     let Some(fit) = facts.fit(pod) else {
         return Vec::new();
@@ -105,7 +108,7 @@ fn by_obstacles(facts: &Facts, pod: &Pod) -> Vec<String> {
     let mut advice = Vec::new();
     for remedy in nodes
         .iter()
-        .filter_map(|(node, obstacles)| remedy(node, obstacles.first()?))
+        .filter_map(|(node, obstacles)| remedy(node, obstacles.iter().rev().max_by_key(|it| effort(it))?))
     {
         if !advice.contains(&remedy) {
             advice.push(remedy);
@@ -167,6 +170,9 @@ fn only_own_isolation_matters(facts: &Facts, pod: &Pod) -> bool {
     let lets_in = |it: &Obstacle| matches!(it, Obstacle::Occupied(occupant) if shares(occupant));
     facts.fit(pod).is_some_and(|fit| {
         let mut nodes = fit.nodes().iter();
-        nodes.any(|node| fit.obstacles(node).iter().all(lets_in))
+        nodes.any(|node| {
+            let obstacles = fit.obstacles(node);
+            !obstacles.is_empty() && obstacles.iter().all(lets_in)
+        })
     })
 }

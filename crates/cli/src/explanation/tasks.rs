@@ -28,13 +28,19 @@ pub(super) fn section(facts: &Facts) -> Option<Section> {
 }
 
 fn summary(facts: &Facts, pods: &[&Pod]) -> String {
-    let members = pods.iter().filter(|pod| !is_opted_out(pod));
-    let nodes: BTreeSet<_> = members.filter_map(|pod| node(pod)).map(str::to_owned).collect();
+    let members = pods.iter().filter(|pod| !is_apart(facts, pod));
+    let members: Vec<_> = members.collect();
+    let nodes: BTreeSet<_> = members
+        .iter()
+        .filter_map(|pod| node(pod))
+        .map(str::to_owned)
+        .collect();
     let nodes: Vec<_> = nodes.into_iter().collect();
-    let wait = pods.iter().filter(|pod| node(pod).is_none()).count();
-    let placed = pods.len() - wait;
-    let pods = count(pods.len(), "pod");
-    match nodes.as_slice() {
+    let wait = members.iter().filter(|pod| node(pod).is_none()).count();
+    let placed = members.len() - wait;
+    let apart = pods.len() - members.len();
+    let pods = count(members.len(), "pod");
+    let summary = match nodes.as_slice() {
         [] => format!("{pods}, none of them on a node."),
         [one] if wait > 0 => format!("{pods}, {placed} on node {one} and {wait} on none yet."),
         [one] => format!("{pods}, all on node {one}.").replace("1 pod, all on", "1 pod, on"),
@@ -46,12 +52,21 @@ fn summary(facts: &Facts, pods: &[&Pod]) -> String {
             count(several.len(), "node"),
             list(several, 5)
         ),
+    };
+    match apart {
+        0 => summary,
+        _ => format!("{summary} Opted out: {}.", count(apart, "pod")),
     }
+}
+
+/// A pod that may be on another node than its run.
+fn is_apart(facts: &Facts, pod: &Pod) -> bool {
+    is_opted_out(pod) && facts.view.run.is_enrolled()
 }
 
 fn line(facts: &Facts, pod: &Pod) -> String {
     let name = task_name(pod);
-    let apart = if is_opted_out(pod) && facts.view.run.is_enrolled() {
+    let apart = if is_apart(facts, pod) {
         " (opted out: it may be anywhere)"
     } else {
         ""

@@ -102,6 +102,8 @@ explanations! {
     done_and_reserved: reserved();
     failed: facts(&merged(done(), &json!({"status": {"conditions": [{"type": "Succeeded", "status": "False", "reason": "PipelineRunTimeout"}]}})), vec![]);
     declined: facts(&json!({"metadata": {"labels": {keys::OPT_IN: "false"}, "annotations": null}, "spec": {"status": null}}), vec![]);
+    declined_and_running: facts(&json!({"metadata": {"labels": {keys::OPT_IN: "false"}, "annotations": null}, "spec": {"status": null}}), vec![task("fetch", Some("node-1"), &json!({"metadata": {"labels": {keys::OPT_IN: "false"}}}))]);
+    running_beside_an_opted_out_task: running(vec![home(), task("fetch", Some("node-1"), &json!({})), task("probe", Some("node-2"), &json!({"metadata": {"labels": {keys::OPT_IN: "false"}}}))]);
     labelled_too_late: facts(&too_late(), vec![stranger("build", "node-1"), stranger("build2", "node-2")]);
     invalid: facts(&json!({"metadata": {"labels": {keys::OPT_IN: "perhaps"}}, "spec": {"status": null}}), vec![]);
     unlabelled: facts(&json!({"metadata": {"labels": null, "annotations": null}, "spec": {"status": null}}), vec![]);

@@ -76,6 +76,14 @@ pub enum Error {
         /// The cause.
         source: std::io::Error,
     },
+    /// A testbed could not be started.
+    #[error("{source}\nThe state and logs of the failed start are in {folder}", folder = folder.display())]
+    Start {
+        /// The folder of the testbed, which is kept.
+        folder: PathBuf,
+        /// The cause.
+        source: Box<Error>,
+    },
     /// A part ended unexpectedly.
     #[error("{part} ended by itself ({status}); remedy: {remedy}; the end of its log {log_file}:\n{log}", log_file = log_file.display())]
     Died {

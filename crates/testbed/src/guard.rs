@@ -1,7 +1,7 @@
 //! The guard: a small shell process that leads the process group of a testbed and ends shortly after the process that started it.
 //!
 //! Rust does not call `Drop` on Ctrl-C, on `kill -9`, or for a static in a test binary. The guard waits on a pipe whose other end
-//! is in the test process. If the pipe closes without the word "done", for any reason, the guard kills every process of its
+//! is in the test process. If the pipe closes without a word, for any reason, the guard kills every process of its
 //! group. In both cases the guard removes what processes leave behind: the state folder, and the control groups of containers,
 //! which have the name of the folder.
 
@@ -11,13 +11,14 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-// The test process writes "done" when all processes have ended. Any other input, or the end of the pipe, starts the cleanup.
+// The test process writes "keep" or "remove" when all processes have ended. The end of the pipe starts the cleanup.
 const SCRIPT: &str = include_str!("guard.sh");
 
 /// A running guard.
 #[derive(Debug)]
 pub(crate) struct Guard {
     shell: Child,
+    keep_folder: bool,
 }
 
 impl Guard {
@@ -26,7 +27,7 @@ impl Guard {
         let shell = Command::new("sh")
             .args(["-c", SCRIPT, "testbed-guard"])
             .arg(folder)
-            .arg(if keep_folder { "keep" } else { "remove" })
+            .arg(fate(keep_folder))
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -37,7 +38,7 @@ impl Guard {
                 program: PathBuf::from("sh"),
                 source,
             })?;
-        Ok(Self { shell })
+        Ok(Self { shell, keep_folder })
     }
 
     /// The process group that the parts join.
@@ -45,14 +46,24 @@ impl Guard {
         self.shell.id().cast_signed()
     }
 
+    /// The guard will not remove the folder when it is dismissed.
+    pub(crate) fn keep_folder(&mut self) {
+        self.keep_folder = true;
+    }
+
     /// Ends the guard after its processes have ended. The guard cleans up first.
     pub(crate) fn dismiss(&mut self) {
         if let Some(mut word) = self.shell.stdin.take() {
             // The write fails if the guard has already ended, which is fine.
-            let _ = word.write_all(b"done\n");
+            let _ = writeln!(word, "{}", fate(self.keep_folder));
         }
         let _ = self.shell.wait();
     }
+}
+
+/// What the guard does with the folder.
+fn fate(keep_folder: bool) -> &'static str {
+    if keep_folder { "keep" } else { "remove" }
 }
 
 #[cfg(test)]
@@ -84,7 +95,8 @@ mod tests {
     #[test]
     fn a_dismissed_guard_ends_no_process_and_keeps_the_folder_on_request() {
         let folder = tempfile::tempdir().unwrap();
-        let mut guard = Guard::start(folder.path(), true).unwrap();
+        let mut guard = Guard::start(folder.path(), false).unwrap();
+        guard.keep_folder();
         let group = guard.group();
         let mut member = member_of(&guard);
         guard.dismiss();

@@ -1,10 +1,12 @@
-# The guard of a testbed: $1 is the testbed's folder, $2 is `keep` or `remove`.
+# The guard of a testbed: $1 is the testbed's folder. $2 is `keep` or `remove`, for an end without a word.
 trap '' TERM INT HUP
 read -r word
-[ "$word" = done ] || {
+if [ -n "$word" ]; then
+  set -- "$1" "$word"
+else
   kill -TERM 0
   sleep 1
-}
+fi
 
 # Control groups with the folder's name, in each hierarchy of version 1, or in the hierarchy of version 2.
 control_groups() { find /sys/fs/cgroup -maxdepth 2 -type d -name "${1##*/}" 2>/dev/null; }
@@ -19,4 +21,4 @@ clean() {
 tries=50
 until clean "$1" "$2" 2>/dev/null || [ $((tries -= 1)) -eq 0 ]; do sleep 0.1; done
 
-[ "$word" = done ] || kill -KILL 0
+[ -n "$word" ] || kill -KILL 0

@@ -44,7 +44,13 @@ impl Testbed {
             kubelet_version: built.kubernetes.version().to_owned(),
             startup: Duration::ZERO,
         };
-        testbed.bring_up(&built).await?;
+        if let Err(source) = testbed.bring_up(&built).await {
+            testbed.guard.keep_folder();
+            return Err(Error::Start {
+                folder: testbed.folder.clone(),
+                source: Box::new(source),
+            });
+        }
         testbed.startup = begun.elapsed();
         Ok(testbed)
     }

@@ -9,6 +9,11 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+const MISSING: Error = Error::MissingTool {
+    tool: "kubectl",
+    remedy: "install kubectl and put it on the PATH; it renders the manifests",
+};
+
 /// All documents of a YAML file, or of all YAML files of a folder in the order of their names.
 pub fn documents(path: &Path) -> Result<Vec<Value>> {
     let mut documents = Vec::new();
@@ -26,11 +31,7 @@ pub fn documents(path: &Path) -> Result<Vec<Value>> {
 pub fn rendered(folder: &Path) -> Result<Vec<Value>> {
     let mut kustomize = Command::new("kubectl");
     kustomize.arg("kustomize").arg(folder).stdin(Stdio::null());
-    let output = kustomize.output().map_err(|source| Error::Spawn {
-        part: "kubectl".into(),
-        program: "kubectl".into(),
-        source,
-    })?;
+    let output = kustomize.output().map_err(|_| MISSING)?;
     let objects = if output.status.success() {
         parse(&String::from_utf8_lossy(&output.stdout))
     } else {

@@ -40,11 +40,12 @@ pub(crate) async fn play(
                 .await
                 .map_err(|error| error.to_string())?;
             screen.update(&lines.iter().map(Line::text).collect::<Vec<_>>());
-            let done = lines.iter().filter(|line| line.done).count();
-            if done == RUNS {
+            let awaited = lines.iter().filter(|line| line.awaited);
+            let awaited: Vec<_> = awaited.map(Line::text).collect();
+            if awaited.is_empty() {
                 Ok(())
             } else {
-                Err(format!("{done} of {RUNS} are done"))
+                Err(awaited.join("; "))
             }
         },
     )
@@ -66,7 +67,8 @@ struct Line {
     state: String,
     nodes: String,
     pods: usize,
-    done: bool,
+    /// The line of a run that has not succeeded.
+    awaited: bool,
 }
 
 impl Line {
@@ -89,7 +91,7 @@ async fn read_lines(bed: &Testbed, client: &Client, specs: &[RunSpec]) -> Result
         state: format!("{} ready", nodes.len()),
         nodes: nodes.join(" "),
         pods: count_pods(client, specs[0].namespace()).await?,
-        done: false,
+        awaited: false,
     });
     Ok(lines)
 }
@@ -103,7 +105,7 @@ async fn line_of(client: &Client, spec: &RunSpec) -> Result<Line, Error> {
     let pods = runs::pods(client, spec.namespace(), spec.name()).await?;
     let nodes = runs::nodes(&pods).into_iter().collect::<Vec<_>>().join(" ");
     let state = runs::state(&run);
-    let done = state.is_over();
+    let awaited = state != State::Succeeded;
     let nodes = if nodes.is_empty() {
         "no node yet".into()
     } else {
@@ -114,7 +116,7 @@ async fn line_of(client: &Client, spec: &RunSpec) -> Result<Line, Error> {
         state: word(&state),
         nodes,
         pods: pods.len(),
-        done,
+        awaited,
     })
 }
 

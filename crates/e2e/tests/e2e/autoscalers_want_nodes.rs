@@ -6,7 +6,7 @@ use crate::support::SOON;
 use crate::support::custom_runs::{custom_run, end_custom_run, with_custom_task};
 use crate::support::events::reasons;
 use crate::support::objects::{node_of, patch_node};
-use crate::support::runs::{bound_task, create, let_end, let_task_end, nodes_of};
+use crate::support::runs::{bound_task, create, let_succeed, let_task_end, nodes_of};
 use crate::support::testbeds::fresh;
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::Node;
@@ -95,8 +95,7 @@ async fn a_run_on_a_node_that_expires_ends_its_task_there_and_continues_on_anoth
     let first = node_of(&bound_task(&bed, &run, "first").await);
     until_tainted(&bed, &client, &first).await;
     configure_pool(&client, json!({"template": {"spec": {"expireAfter": "Never"}}})).await;
-    let_end(&bed, &run).await;
-    bed.until_succeeded(&run, SOON).await.unwrap();
+    let_succeed(&bed, &run).await;
     let last = node_of(&bound_task(&bed, &run, "last").await);
     assert_ne!(first, last);
     let reported = reasons(&client, &run).await;
@@ -134,8 +133,7 @@ async fn a_run_leaves_a_spot_node_before_its_interruption_when_its_task_has_ende
     let_task_end(&bed, &run, "first").await;
     let last = node_of(&bound_task(&bed, &run, "last").await);
     assert_ne!(first, last);
-    let_end(&bed, &run).await;
-    bed.until_succeeded(&run, SOON).await.unwrap();
+    let_succeed(&bed, &run).await;
 }
 
 /// What happened to some runs.

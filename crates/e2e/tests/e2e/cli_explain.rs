@@ -1,11 +1,10 @@
 //! `explain` and `nodes` on waiting runs: each reason that keeps a run off a node, and missing rights.
 
-use crate::support::SOON;
 use crate::support::cli::{LONG, delete, explain_until, only, plain, section, tool, tool_as};
 use crate::support::objects::cordon;
 use crate::support::placeholders::until_no_placeholder;
 use crate::support::pvcs::create_pvc;
-use crate::support::runs::{create, let_end, let_task_end, until_moved_from};
+use crate::support::runs::{create, let_succeed, let_task_end, until_moved_from};
 use crate::support::testbeds::fresh;
 use k8s_openapi::api::core::v1::Taint;
 use serde_json::json;
@@ -96,8 +95,7 @@ Tasks        2 pods, 1 on node east-0 and 1 on none yet.
         .await
         .unwrap();
     until_moved_from(bed, &spec, "east-0").await;
-    let_end(bed, &spec).await;
-    bed.until_succeeded(&spec, SOON).await.unwrap();
+    let_succeed(bed, &spec).await;
     let there = "\nNode         was huge-0, which this run does not keep.\n";
     let text = explain_until(bed, "mover", there).await;
     assert!(text.starts_with("PipelineRun default/mover: Done\n"), "{text}");

@@ -6,7 +6,7 @@ use crate::support::events::{reasons, until_event};
 use crate::support::objects::{another_pod, quota};
 use crate::support::placeholders::{bound_placeholder, pods, until_no_placeholder};
 use crate::support::runs::{
-    bound_task, create, labelled_by_its_pipeline, let_end, let_end_once_bound, nodes_after,
+    bound_task, create, labelled_by_its_pipeline, let_end_once_bound, let_succeed, nodes_after,
 };
 use crate::support::testbeds::{fresh, installed};
 use jiff::Timestamp;
@@ -88,8 +88,7 @@ async fn a_run_with_its_own_anti_affinity_uses_the_node_that_another_run_leaves(
     let second = with_template(second, &json!({"affinity": away_from("database")}));
     create(&bed, &second).await;
     until_event(&bed, &second, "WaitingForNode").await;
-    let_end(&bed, &first).await;
-    bed.until_succeeded(&first, SOON).await.unwrap();
+    let_succeed(&bed, &first).await;
     bed.until_succeeded(&second, SOON).await.unwrap();
 }
 
@@ -347,8 +346,7 @@ async fn a_user_who_takes_over_the_hold_keeps_the_run_held_until_its_release() {
     api.patch("run", &PatchParams::default(), &take_over)
         .await
         .unwrap();
-    let_end(&bed, &first).await;
-    bed.until_succeeded(&first, SOON).await.unwrap();
+    let_succeed(&bed, &first).await;
     until_no_placeholder(&bed, "default").await;
     assert_eq!(runs::state(&api.get("run").await.unwrap()), State::Pending);
 

@@ -8,7 +8,7 @@ use crate::support::events::until_event;
 use crate::support::objects::quota;
 use crate::support::placeholders::{bound_placeholder, placeholder_name, pods, sets};
 use crate::support::pvcs::{create_pvc, with_pvc};
-use crate::support::runs::{create, let_end, nodes_of};
+use crate::support::runs::{create, let_succeed, nodes_of};
 use crate::support::testbeds::{fresh, installed, start_controllers, stop_controllers};
 use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicyBinding;
 use k8s_openapi::api::events::v1::Event;
@@ -61,8 +61,7 @@ async fn a_placeholder_deleted_while_tasks_run_returns_to_the_same_node() {
         .await
         .unwrap();
     assert_eq!(runs::node(&first), runs::node(&second));
-    let_end(bed, &spec).await;
-    bed.until_succeeded(&spec, SOON).await.unwrap();
+    let_succeed(bed, &spec).await;
     assert_eq!(nodes_of(bed, &spec).await.len(), 1);
 }
 

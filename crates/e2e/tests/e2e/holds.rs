@@ -6,14 +6,14 @@ use crate::support::custom_runs::{custom_run, run_of_custom_task};
 use crate::support::events::until_event;
 use crate::support::objects::node_of;
 use crate::support::placeholders::{bound_placeholder, placeholder_name, sets, until_no_placeholder};
-use crate::support::runs::{bound_task, create, let_end, let_end_once_bound, nodes_of};
+use crate::support::runs::{bound_task, create, let_end_once_bound, let_succeed, nodes_of};
 use crate::support::testbeds::{fresh, installed, kill_webhooks, start_controllers, stop_controllers};
 use kube::ResourceExt;
 use kube::api::{DynamicObject, ListParams, Patch, PatchParams};
 use placement::keys;
 use serde_json::json;
 use testbed::runs::{self, RunSpec, State};
-use testbed::{Part, Testbed};
+use testbed::{Part, Testbed, apply};
 
 fn released(run: &DynamicObject) -> bool {
     run.data["spec"].get("status").is_none()
@@ -183,8 +183,7 @@ async fn a_copied_manifest_with_labels_of_pod_affinity_joins_no_group() {
     assert_eq!(run.labels()[keys::GROUP], made.uid().unwrap());
     assert_eq!(run.labels()[keys::STRATEGY], "colocateCompleted");
     assert!(!nodes_of(bed, &copy).await.contains(&node));
-    let_end(bed, &original).await;
-    bed.until_succeeded(&original, SOON).await.unwrap();
+    let_succeed(bed, &original).await;
 }
 
 #[e2e_test]
@@ -380,16 +379,27 @@ async fn a_hold_ends_at_its_deadline_even_without_a_node() {
 }
 
 #[e2e_test]
-async fn release_when_created_does_not_wait_for_a_node() {
+async fn a_run_that_is_released_before_it_has_a_node_gets_a_placeholder_that_a_limit_range_allows() {
     let bed = fresh(0).await;
     bed.configure(&[("release-when", Some("created"))]).await.unwrap();
-    let spec = RunSpec::new("default", "run").task("only", &[]).opted_in("true");
+    let limit = json!({"type": "Container", "min": {"cpu": "100m"}, "defaultRequest": {"cpu": "200m"}, "default": {"cpu": "1"}});
+    let range = json!({
+        "apiVersion": "v1", "kind": "LimitRange", "metadata": {"namespace": "default", "name": "limits"},
+        "spec": {"limits": [limit]},
+    });
+    apply::apply(&bed.client().await.unwrap(), &range).await.unwrap();
+    let spec = RunSpec::new("default", "run")
+        .task("only", &[])
+        .opted_in("true")
+        .ending("hang");
     create(&bed, &spec).await;
-    bed.until_run(&spec, "to be released", SOON, released)
+    let run = bed
+        .until_run(&spec, "to be released", SOON, released)
         .await
         .unwrap();
     bed.add_nodes(&testbed::Nodes::new("late", 3)).await.unwrap();
-    bed.until_succeeded(&spec, SOON).await.unwrap();
+    bound_placeholder(&bed, &run).await;
+    let_succeed(&bed, &spec).await;
 }
 
 #[e2e_test]

@@ -1,10 +1,9 @@
 //! The node of a run pulls the images of the tasks ahead, and the run never waits for the pull. Pods with image volumes never start on
 //! simulated nodes: see `testbed/src/stages.rs`.
 
-use crate::support::SOON;
 use crate::support::objects::{cordon, node_of};
 use crate::support::placeholders::bound_placeholder;
-use crate::support::runs::{bound_task, create, let_end, let_task_end};
+use crate::support::runs::{bound_task, create, let_succeed, let_task_end};
 use crate::support::testbeds::fresh;
 use kube::api::DynamicObject;
 use placement::keys;
@@ -31,8 +30,7 @@ async fn a_run_starts_moves_and_ends_while_no_pull_of_its_images_ends() {
     let second = node_of(&bound_task(&bed, &run, "b").await);
     assert_ne!(first, second);
     pulls_on(&bed, &created, &second).await;
-    let_end(&bed, &run).await;
-    bed.until_succeeded(&run, SOON).await.unwrap();
+    let_succeed(&bed, &run).await;
 }
 
 /// Checks that the placeholder is on this node, and that it has the images and does not run. API servers older than 1.35 remove the

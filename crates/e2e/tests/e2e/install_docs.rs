@@ -7,7 +7,7 @@ use crate::support::kubectl::{kubectl, printed};
 use crate::support::pages::blocks;
 use crate::support::placeholders::{bound_placeholder, sets, until_no_placeholder};
 use crate::support::pool;
-use crate::support::runs::{bound_task, create, held_for_good, let_end, nodes_after};
+use crate::support::runs::{bound_task, create, held_for_good, let_end, let_succeed, nodes_after};
 use crate::support::testbeds::{start_controllers, stop_controllers};
 use kube::ResourceExt;
 use kube::api::{DynamicObject, ListParams, PostParams};
@@ -356,7 +356,6 @@ async fn leftovers_of_a_wrong_uninstallation_are_released_and_removed_as_the_pag
     until_released(&bed, &held).await;
     let users_run = runs.get(users.name()).await.unwrap();
     assert_eq!(runs::state(&users_run), State::Pending, "that hold is its user's");
-    let_end(&bed, &running).await;
-    bed.until_succeeded(&running, SOON).await.unwrap();
+    let_succeed(&bed, &running).await;
     until_nothing_is_left(&bed).await;
 }

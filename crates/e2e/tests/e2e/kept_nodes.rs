@@ -5,7 +5,7 @@ use crate::support::cli::tool;
 use crate::support::events::until_event;
 use crate::support::objects::node_of;
 use crate::support::placeholders::until_no_placeholder;
-use crate::support::runs::{bound_task, create, let_end, nodes_of, of_pipeline};
+use crate::support::runs::{bound_task, create, let_succeed, nodes_of, of_pipeline};
 use crate::support::testbeds::fresh;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, ListParams, PostParams};
@@ -61,8 +61,7 @@ async fn until_none_kept(bed: &Testbed) {
 
 /// Ends the run, and waits for the pod that keeps its node.
 async fn end(bed: &Testbed, run: &RunSpec, node: &str) {
-    let_end(bed, run).await;
-    bed.until_succeeded(run, SOON).await.unwrap();
+    let_succeed(bed, run).await;
     until_kept(bed, node).await;
 }
 
@@ -109,8 +108,7 @@ async fn the_node_of_a_run_is_kept_for_the_next_run_and_for_other_pods_and_nothi
 
     end(&bed, &next, &node).await;
     until_other_pod_is_on(&bed, &node).await;
-    let_end(&bed, &elsewhere).await;
-    bed.until_succeeded(&elsewhere, SOON).await.unwrap();
+    let_succeed(&bed, &elsewhere).await;
     until_no_placeholder(&bed, "default").await;
     let kept: Vec<_> = kept_nodes(&bed).await.iter().map(node_of).collect();
     assert_eq!(kept, std::slice::from_ref(&node), "keep-nodes-at-most");

@@ -9,7 +9,8 @@ use crate::support::kubectl::kubectl;
 use crate::support::objects::{cordon, node_of, patch_node};
 use crate::support::placeholders::{bound_placeholder, is_unschedulable, placeholder_name, pods, sets};
 use crate::support::runs::{
-    bound_task, create, let_end, let_task_end, nodes_of, small_then, until_moved_from, until_unschedulable,
+    bound_task, create, let_end, let_succeed, let_task_end, nodes_of, small_then, until_moved_from,
+    until_unschedulable,
 };
 use crate::support::testbeds::fresh;
 use kube::ResourceExt;
@@ -61,8 +62,7 @@ async fn a_run_moves_to_a_node_that_fits_a_task_too_big_for_its_node() {
     assert_eq!(node_of(&large), "large-0");
     assert_eq!(until_moved_from(&bed, &run, &first).await, "large-0");
     assert_eq!(node_of(&bound_placeholder(&bed, &held).await), "large-0");
-    let_end(&bed, &run).await;
-    bed.until_succeeded(&run, SOON).await.unwrap();
+    let_succeed(&bed, &run).await;
     auditor.assert_no_violation_on_live_nodes();
 }
 
@@ -292,8 +292,7 @@ async fn a_drain_that_evicts_the_placeholder_moves_the_run() {
     let second = node_of(&bound_task(&bed, &run, "b").await);
     assert_ne!(first, second);
     assert_eq!(until_moved_from(&bed, &run, &first).await, second);
-    let_end(&bed, &run).await;
-    bed.until_succeeded(&run, SOON).await.unwrap();
+    let_succeed(&bed, &run).await;
 }
 
 /// The scheduler does not requeue a pod with affinity to another pod when that pod is deleted (kubernetes#141354).

@@ -9,7 +9,9 @@ use crate::support::fake_csi::Attacher;
 use crate::support::objects::{cordon, node_of, patch_node, uncordon};
 use crate::support::placeholders::{bound_placeholder, pods, until_no_placeholder};
 use crate::support::pvcs::{create_pvc, create_pvc_of, with_pvc};
-use crate::support::runs::{bound_task, create, let_end, let_task_end, small_then, until_moved_from};
+use crate::support::runs::{
+    bound_task, create, let_end, let_succeed, let_task_end, small_then, until_moved_from,
+};
 use crate::support::testbeds::fresh;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::ResourceExt;
@@ -51,8 +53,7 @@ async fn tektons_own_assistant_leaves_with_the_run_and_follows_it() {
     bed.add_nodes(&Nodes::new("large", 1)).await.unwrap();
     assert_eq!(node_of(&bound_task(&bed, &run, "large").await), "large-0");
     until_assistants_on(&bed, &["large-0".to_owned()].into()).await;
-    let_end(&bed, &run).await;
-    bed.until_succeeded(&run, SOON).await.unwrap();
+    let_succeed(&bed, &run).await;
     auditor.assert_no_violation_on_live_nodes();
 }
 
@@ -70,8 +71,7 @@ async fn a_cordoned_node_is_left_together_with_tektons_own_assistant() {
     let second = until_moved_from(&bed, &run, &first).await;
     assert_eq!(node_of(&bound_task(&bed, &run, "b").await), second);
     until_assistants_on(&bed, &[second].into()).await;
-    let_end(&bed, &run).await;
-    bed.until_succeeded(&run, SOON).await.unwrap();
+    let_succeed(&bed, &run).await;
 }
 
 /// Another run waits for this node, and would take it at once if the run gave the node up.
@@ -158,8 +158,7 @@ async fn a_volume_that_is_attached_to_the_old_node_is_detached_before_it_follows
     add_attaching_node(&bed, "large", "8").await;
     assert_eq!(node_of(&bound_task(&bed, &run, "large").await), "large-0");
     attacher.until_attached(&bed, "large-0").await;
-    let_end(&bed, &run).await;
-    bed.until_succeeded(&run, SOON).await.unwrap();
+    let_succeed(&bed, &run).await;
     let reported = notes(&bed.client().await.unwrap(), &run).await;
     let moves = reported.iter().filter(|(reason, _)| reason == "MovedOff").count();
     assert_eq!(
@@ -210,8 +209,7 @@ async fn the_volume_of_a_finished_run_that_reserves_its_node_can_be_used_by_the_
     let next = run("next", "true").ending("hang");
     create(&bed, &next).await;
     attacher.until_attached(&bed, "second-0").await;
-    let_end(&bed, &next).await;
-    bed.until_succeeded(&next, SOON).await.unwrap();
+    let_succeed(&bed, &next).await;
     attacher.assert_never_attached_twice();
     until_claim_deleted(&bed, "source").await;
     assert_eq!(node_of(&bound_placeholder(&bed, &made).await), "first-0");

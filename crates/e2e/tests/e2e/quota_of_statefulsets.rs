@@ -6,7 +6,7 @@ use crate::support::events::{reasons, until_event};
 use crate::support::objects::quota;
 use crate::support::placeholders::until_no_placeholder;
 use crate::support::pvcs::{create_pvc, with_pvc};
-use crate::support::runs::{create, let_end};
+use crate::support::runs::{create, let_end, let_succeed};
 use crate::support::testbeds::fresh;
 use futures::future::join_all;
 use testbed::Testbed;
@@ -87,7 +87,6 @@ async fn at_the_end_of_its_hold_a_run_gets_the_quota_that_the_placeholder_of_ano
     until_event(&bed, &other, "MadeRoom").await;
     bed.until_succeeded(&other, SOON).await.unwrap();
     until_event(&bed, &long, "PlaceholderRefused").await;
-    let_end(&bed, &long).await;
-    bed.until_succeeded(&long, SOON).await.unwrap();
+    let_succeed(&bed, &long).await;
     until_no_placeholder(&bed, "default").await;
 }

@@ -4,7 +4,7 @@ use crate::support::SOON;
 use crate::support::kubectl::{rendered, workspace};
 use crate::support::placeholders::bound_placeholder;
 use crate::support::pvcs::{create_pvc, with_pvc};
-use crate::support::runs::{create, let_end};
+use crate::support::runs::{create, let_succeed};
 use crate::support::testbeds::fresh;
 use kube::Client;
 use kube::api::PostParams;
@@ -94,6 +94,5 @@ async fn a_tenant_cannot_create_pods_with_the_label_of_a_run_and_runs_are_as_wit
     let run = with_pvc(run, "source");
     let created = create(&bed, &run).await;
     bound_placeholder(&bed, &created).await;
-    let_end(&bed, &run).await;
-    bed.until_succeeded(&run, SOON).await.unwrap();
+    let_succeed(&bed, &run).await;
 }

@@ -6,7 +6,7 @@ use crate::support::SOON;
 use crate::support::events::{reasons, until_event};
 use crate::support::kubectl::{parsed, workspace};
 use crate::support::placeholders::{bound_placeholder, pods};
-use crate::support::runs::{create, let_end, nodes_of};
+use crate::support::runs::{create, let_succeed, nodes_of};
 use crate::support::testbeds::{fresh, installed};
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::api::{Api, Patch, PatchParams, PostParams};
@@ -177,8 +177,7 @@ async fn pods_run_with_assigned_users_as_on_openshift_and_a_labelled_run_succeed
     let spec = spec.annotation(keys::RESERVE, "cpu=2");
     let run = create(&bed, &spec).await;
     assert_eq!(user(&bound_placeholder(&bed, &run).await), Some(ASSIGNED));
-    let_end(&bed, &spec).await;
-    bed.until_succeeded(&spec, SOON).await.unwrap();
+    let_succeed(&bed, &spec).await;
     assert_eq!(nodes_of(&bed, &spec).await.len(), 1);
     let reported = reasons(&client, &spec).await;
     assert!(

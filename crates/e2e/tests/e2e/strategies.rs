@@ -4,7 +4,7 @@ use crate::support::SOON;
 use crate::support::events::until_event;
 use crate::support::kubectl::kubectl;
 use crate::support::placeholders::{bound_placeholder, placeholder_name, pods, sets, until_no_placeholder};
-use crate::support::runs::{create, let_end, let_end_once_bound, nodes_of};
+use crate::support::runs::{create, let_end_once_bound, let_succeed, nodes_of};
 use crate::support::testbeds::fresh;
 use kube::api::DeleteParams;
 use testbed::runs::{self, RunSpec, State};
@@ -59,8 +59,7 @@ async fn an_isolated_run_shares_no_node_with_unlabelled_runs_that_start_before_o
         bed.until_succeeded(run, SOON).await.unwrap();
     }
     for run in [&before, &isolated] {
-        let_end(&bed, run).await;
-        bed.until_succeeded(run, SOON).await.unwrap();
+        let_succeed(&bed, run).await;
     }
     let own = nodes_of(&bed, &isolated).await;
     assert_eq!(own.len(), 1);

@@ -10,7 +10,7 @@ use crate::support::fake_csi::{DEFAULT_ZONE, IMMEDIATE, Provisioner, WITH_THE_FI
 use crate::support::objects::node_of;
 use crate::support::placeholders::pods;
 use crate::support::pvcs::{create_pvc_of, with_pvc, with_workspace};
-use crate::support::runs::{bound_task, create, let_end, let_task_end, nodes_of};
+use crate::support::runs::{bound_task, create, let_succeed, let_task_end, nodes_of, until_unschedulable};
 use crate::support::testbeds::fresh;
 use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::api::{Api, ListParams};
@@ -18,6 +18,7 @@ use kube::{Client, ResourceExt};
 use placement::keys;
 use serde_json::json;
 use std::collections::BTreeSet;
+use std::time::Duration;
 use testbed::runs::{self, RunSpec};
 use testbed::{Nodes, Testbed};
 
@@ -27,16 +28,21 @@ async fn zones(bed: &Testbed) {
     }
 }
 
+/// Tekton creates a PVC of this storage class for the run.
+fn with_volume_of(run: RunSpec, class: &str) -> RunSpec {
+    let template = json!({"spec": {
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": class,
+        "resources": {"requests": {"storage": "1Gi"}},
+    }});
+    with_workspace(run, &json!({"volumeClaimTemplate": template}))
+}
+
 /// Tekton creates one volume for each of two runs, one run for each volume binding mode.
 async fn each_run_is_where_its_volume_is(bed: &Testbed, attacher: &Attacher) {
     let runs = [IMMEDIATE, WITH_THE_FIRST_POD].map(|class| {
-        let template = json!({"spec": {
-            "accessModes": ["ReadWriteOnce"],
-            "storageClassName": class,
-            "resources": {"requests": {"storage": "1Gi"}},
-        }});
         let run = RunSpec::diamond("default", class).opted_in("true").lasting("1s");
-        with_workspace(run, &json!({"volumeClaimTemplate": template}))
+        with_volume_of(run, class)
     });
     for run in &runs {
         create(bed, run).await;
@@ -66,6 +72,24 @@ async fn a_run_is_on_a_node_of_the_volume_that_tekton_creates_for_it() {
     zones(&bed).await;
     each_run_is_where_its_volume_is(&bed, &attacher).await;
     attacher.assert_never_attached_twice();
+}
+
+#[e2e_test]
+async fn a_run_keeps_its_node_while_its_volume_is_created() {
+    let bed = fresh(0).await;
+    bed.configure(&[("move-after", Some("1s"))]).await.unwrap();
+    let west = Nodes::new(DEFAULT_ZONE, 2).zone(DEFAULT_ZONE);
+    add_attaching_nodes(&bed, &west).await;
+    let (_attacher, classes) = (Attacher::start(&bed).await, Provisioner::start(&bed).await);
+    drop(classes);
+    let run = RunSpec::new("default", "run").task("only", &[]).opted_in("true");
+    let run = with_volume_of(run, IMMEDIATE);
+    create(&bed, &run).await;
+    until_unschedulable(&bed, &run, "only", Duration::from_secs(4)).await;
+    let _provisioner = Provisioner::start(&bed).await;
+    bed.until_succeeded(&run, SOON).await.unwrap();
+    let reported = reasons(&bed.client().await.unwrap(), &run).await;
+    assert!(!reported.contains(&"MovedOff".to_owned()), "{reported:?}");
 }
 
 #[e2e_test]
@@ -189,8 +213,7 @@ impl<'a> Pair<'a> {
     /// Lets the first run end.
     async fn ends(self) {
         self.attacher.until_attached(self.bed, &self.other).await;
-        let_end(self.bed, &self.second).await;
-        self.bed.until_succeeded(&self.second, SOON).await.unwrap();
+        let_succeed(self.bed, &self.second).await;
     }
 }
 
@@ -201,8 +224,7 @@ async fn of_two_runs_with_one_volume_the_second_waits_until_the_first_is_done_la
     let [plain, labelled] = BOTH.map(async |kind| {
         let first = in_zone(kind, one_task(&format!("{}-first", kind.0)).ending("hang"));
         let pair = Pair::start(&bed, &attacher, kind, &first).await;
-        let_end(&bed, &first).await;
-        bed.until_succeeded(&first, SOON).await.unwrap();
+        let_succeed(&bed, &first).await;
         pair.ends().await;
     });
     tokio::join!(plain, labelled);
@@ -223,8 +245,7 @@ async fn between_two_tasks_of_a_run_its_volume_does_not_go_to_another_run_that_w
     add_attaching_nodes(&bed, &Nodes::new("marker", 1)).await;
     attacher.until_changes_are_handled(&bed, "marker-0").await;
     assert!(!attacher.has_detached(BOTH[1].0), "between the tasks");
-    let_end(&bed, &first).await;
-    bed.until_succeeded(&first, SOON).await.unwrap();
+    let_succeed(&bed, &first).await;
     pair.ends().await;
     attacher.assert_never_attached_twice();
 }
@@ -287,7 +308,6 @@ async fn if_tektons_assistant_uses_a_single_pod_volume_a_plain_run_hangs_and_a_l
     let [plain, labelled] = &runs;
     until_single_pod_volume_is_used(&bed, plain).await;
     until_event(&bed, labelled, "MovedOff").await;
-    let_end(&bed, labelled).await;
-    bed.until_succeeded(labelled, SOON).await.unwrap();
+    let_succeed(&bed, labelled).await;
     until_single_pod_volume_is_used(&bed, plain).await;
 }

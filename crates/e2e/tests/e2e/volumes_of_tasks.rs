@@ -7,7 +7,7 @@ use crate::support::fake_csi::{Attacher, DEFAULT_ZONE, IMMEDIATE, Provisioner, W
 use crate::support::objects::node_of;
 use crate::support::placeholders::bound_placeholder;
 use crate::support::pvcs::{create_pvc, create_pvc_of, with_workspace_of};
-use crate::support::runs::{bound_task, create, let_end, let_task_end};
+use crate::support::runs::{bound_task, create, let_succeed, let_task_end};
 use crate::support::testbeds::fresh;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::api::{Api, PostParams};
@@ -113,8 +113,7 @@ async fn the_placeholder_follows_its_run_to_a_node_where_it_cannot_mount_its_own
     )
     .await
     .unwrap();
-    let_end(&bed, &run).await;
-    bed.until_succeeded(&run, SOON).await.unwrap();
+    let_succeed(&bed, &run).await;
     assert_eq!(nodes_of_tasks(&bed, &run).await, ["west-0", "east-0", "east-0"]);
 }
 
@@ -171,7 +170,6 @@ async fn a_task_that_opted_out_gets_the_volume_of_its_run_on_another_node() {
     let_task_end(&bed, &run, "first").await;
     bound_task(&bed, &run, "second").await;
     attacher.until_attached(&bed, "windows-0").await;
-    let_end(&bed, &run).await;
-    bed.until_succeeded(&run, SOON).await.unwrap();
+    let_succeed(&bed, &run).await;
     attacher.assert_never_attached_twice();
 }

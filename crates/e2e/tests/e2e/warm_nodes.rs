@@ -8,7 +8,7 @@ use crate::support::events::until_event;
 use crate::support::kubectl::{file, kubectl, parsed, rendered, workspace};
 use crate::support::objects::node_of;
 use crate::support::pages::block;
-use crate::support::runs::{bound_task, create, let_end, nodes_of};
+use crate::support::runs::{bound_task, create, let_end, let_succeed, nodes_of};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::ResourceExt;
 use kube::api::{Api, ListParams};
@@ -132,8 +132,7 @@ async fn with_karpenter_a_capacity_buffer_has_a_node_for_each_pod_and_is_refille
         "CapacityBuffer: refilled {:.1?} after the run was created",
         start.elapsed()
     );
-    let_end(&bed, &next).await;
-    bed.until_succeeded(&next, SOON).await.unwrap();
+    let_succeed(&bed, &next).await;
     delete_runs(&bed).await;
 }
 

@@ -1,11 +1,10 @@
 //! Runs prefer the nodes of earlier runs of the same Pipeline, and never wait for such a node.
 
-use crate::support::SOON;
 use crate::support::cli::{on_one_line, tool};
 use crate::support::events::until_event;
 use crate::support::objects::node_of;
 use crate::support::placeholders::until_no_placeholder;
-use crate::support::runs::{bound_task, create, let_end, nodes_of, of_pipeline};
+use crate::support::runs::{bound_task, create, let_succeed, nodes_of, of_pipeline};
 use crate::support::testbeds::fresh;
 use placement::keys;
 use serde_json::json;
@@ -20,8 +19,7 @@ async fn build(bed: &Testbed, name: &str) -> RunSpec {
 
 /// Ends the run, and waits until its node is free.
 async fn end(bed: &Testbed, run: &RunSpec) {
-    let_end(bed, run).await;
-    bed.until_succeeded(run, SOON).await.unwrap();
+    let_succeed(bed, run).await;
     until_no_placeholder(bed, "default").await;
 }
 

@@ -169,6 +169,12 @@ pub(crate) async fn let_end(bed: &Testbed, spec: &RunSpec) {
     let_pods_end(bed, spec.namespace(), &runs::task_pods(spec.name())).await;
 }
 
+/// Lets a hanging run end, and waits until the run has succeeded.
+pub(crate) async fn let_succeed(bed: &Testbed, spec: &RunSpec) {
+    let_end(bed, spec).await;
+    bed.until_succeeded(spec, SOON).await.unwrap();
+}
+
 /// Lets the pods of hanging tasks succeed: the existing pods before this function returns, and later pods until the test
 /// ends.
 pub(crate) async fn let_pods_end(bed: &Testbed, namespace: &str, selector: &str) {

@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 
 /// The oldest glibc of supported distributions, as in the images of manylinux2014.
 const OLD_GLIBC: &str = "2.17";
+const INSTALL_ZIG: &str = "install cargo-zigbuild and zig, see docs/releasing.md";
 const INSTALL_RUST: &str = "install Rust with rustup";
 
 /// A program of this workspace.
@@ -70,19 +71,29 @@ impl Rustc {
 
     /// Checks before the build, which takes minutes, that a program can be linked.
     pub(crate) fn check(&self, program: Program, platform: Platform) -> Result<()> {
-        let linker = self.linker(platform);
-        let (linker, remedy) = match program {
-            Program::Image => (
-                linker.as_str(),
-                "install this C compiler, or build for another --platform",
-            ),
-            Program::Plugin => (
-                "cargo-zigbuild",
-                "install it with `pip install cargo-zigbuild ziglang`",
-            ),
-        };
-        output(Command::new(linker).arg("--version"), remedy).map(drop)
+        match program {
+            Program::Image => {
+                let remedy = "install this C compiler, or build for another --platform";
+                output(Command::new(self.linker(platform)).arg("--version"), remedy).map(drop)
+            }
+            Program::Plugin => {
+                output(Command::new("cargo-zigbuild").arg("--version"), INSTALL_ZIG)?;
+                find_zig()
+            }
+        }
     }
+}
+
+/// Looks for zig where cargo-zigbuild does.
+fn find_zig() -> Result<()> {
+    let python = std::env::var_os("CARGO_ZIGBUILD_PYTHON_PATH").unwrap_or_else(|| "python3".into());
+    let zig = std::env::var_os("CARGO_ZIGBUILD_ZIG_PATH").unwrap_or_else(|| "zig".into());
+    output(
+        Command::new(python).args(["-m", "ziglang", "version"]),
+        INSTALL_ZIG,
+    )
+    .or_else(|_| output(Command::new(zig).arg("version"), INSTALL_ZIG))
+    .map(drop)
 }
 
 /// Builds the program, with cargo's progress on standard error, and returns its path.
@@ -203,7 +214,7 @@ mod tests {
         let home = format!("--remap-path-prefix={}=/cargo", cargo_home().display());
         let remapped = [
             "--remap-path-prefix=/rust/lib/rustlib/src/rust=/rustc/5980",
-            "--remap-path-prefix=/work/target=/target",
+            "--remap-path-prefix=/checkout/target=/target",
         ];
         assert_eq!(
             flags,

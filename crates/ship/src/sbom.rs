@@ -120,7 +120,7 @@ mod tests {
     use super::*;
     use crate::source::tests::source;
 
-    const TREE: &str = "pod-affinity v0.1.0 (/work)|Apache-2.0\nanyhow v1.0.104|MIT OR Apache-2.0\nold_c+d v0.3.0|MIT/Apache-2.0\n\
+    const TREE: &str = "pod-affinity v0.1.0 (/checkout)|Apache-2.0\nanyhow v1.0.104|MIT OR Apache-2.0\nold_c+d v0.3.0|MIT/Apache-2.0\n\
         unlicensed v1.0.0|\nanyhow v1.0.104|MIT OR Apache-2.0 (*)\n";
 
     fn bill() -> Value {

@@ -101,8 +101,8 @@ pub(crate) mod tests {
 
     pub(crate) fn source(revision: Option<&str>) -> Source {
         Source {
-            root: "/work".into(),
-            target_directory: "/work/target".into(),
+            root: "/checkout".into(),
+            target_directory: "/checkout/target".into(),
             version: "1.2.3".into(),
             license: "Apache-2.0".into(),
             repository: None,

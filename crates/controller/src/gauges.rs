@@ -191,6 +191,8 @@ mod tests {
     fn holds_and_placeholders_are_counted_while_this_process_leads() {
         let mut caches = Caches::ready();
         caches.add_held_run("build", "u1");
+        let leaving = json!({"metadata": {"deletionTimestamp": "2026-11-23T08:10:00Z"}});
+        caches.add_held_run_with("leaving", "u2", &leaving);
         caches.add_pod(&run(), "p1", None);
         caches.add_kept_node("kept", 10);
         let text = exposed(Some(&caches.stores));

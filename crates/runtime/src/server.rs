@@ -204,7 +204,10 @@ mod tests {
     use super::*;
     use axum_server::accept::DefaultAcceptor;
     use tokio::io::{AsyncWriteExt, duplex};
-    use tokio::{net::TcpStream, time::Instant};
+    use tokio::{
+        net::TcpStream,
+        time::{Instant, timeout},
+    };
 
     /// How long Go's HTTP client, which API servers use, keeps an idle connection.
     const IDLE_AT_THE_API_SERVER: Duration = Duration::from_secs(90);
@@ -231,7 +234,8 @@ mod tests {
         let (connection, _client) = duplex(1);
         let (mut stream, _) = limit.accept(connection, ()).await.unwrap();
         let begun = Instant::now();
-        let error = stream.write_all(b"response").await.unwrap_err();
+        let written = timeout(Duration::from_mins(1), stream.write_all(b"response")).await;
+        let error = written.unwrap().unwrap_err();
         assert_eq!(
             (error.kind(), begun.elapsed().as_secs()),
             (io::ErrorKind::TimedOut, 10)

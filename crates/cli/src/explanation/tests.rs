@@ -286,6 +286,13 @@ fn each_reason_against_a_node_is_told_with_a_remedy() {
         ),
         against(node("n", &json!({})), vec![stranger("plain", "n")]),
         against(node("n", &json!({"spec": {"unschedulable": true}})), vec![]),
+        against(
+            node(
+                "n",
+                &merged(small.clone(), &json!({"spec": {"unschedulable": true}})),
+            ),
+            vec![],
+        ),
         against(node("n", &taint("gpu", "NoSchedule")), vec![]),
         against(node("n", &taint("gpu", "PreferNoSchedule")), vec![]),
         against(node("n", &dead), vec![]),

@@ -193,6 +193,16 @@ mod tests {
     }
 
     #[test]
+    fn the_hold_of_a_run_that_is_being_deleted_ends() {
+        let run = Run {
+            status: SpecStatus::Pending,
+            deleting: true,
+            ..nothing().run
+        };
+        assert!(matches!(without_us(&run), Some(HoldEnd::Deleted)));
+    }
+
+    #[test]
     fn a_hold_that_the_cache_still_has_after_the_release_is_not_counted_again() {
         let mut registry = Registry::default();
         let metrics = Metrics::register(&mut registry);

@@ -84,6 +84,20 @@ async fn a_new_leader_knows_the_older_run_before_it_reconciles_it() {
 }
 
 #[tokio::test]
+async fn a_new_leader_knows_which_runs_a_quota_rejected_before_it_reconciles_them() {
+    let (mut caches, server) = (Caches::ready(), Server::start());
+    for name in ["a", "b"] {
+        let rejected = named(name);
+        let created = json!({"metadata": {"creationTimestamp": rejected.created.map(|at| at.to_string())}});
+        caches.add_held_run_with(name, &rejected.key.uid, &created);
+        caches.add_observed_set(&rejected, "s1");
+        caches.add_failed_create(&rejected, 1, "exceeded quota: q");
+    }
+    let (reconciler, _triggers) = observed(&caches, &server);
+    assert_eq!(step(&reconciler, &named("young")).await, "older_runs");
+}
+
+#[tokio::test]
 async fn the_end_of_a_run_triggers_the_next_run_of_each_line() {
     let mut server = Server::start();
     (0..2).for_each(|_| server.answer(200, written()));

@@ -50,7 +50,7 @@ pub fn rejection(message: &str) -> Rejection {
     let [requested, _, limited] = figures.amounts.each_ref().map(Resources::from_texts);
     // Each pod needs a place, also the smallest one.
     let mut beyond = requested.beyond(&limited);
-    if beyond.any(|resource| !matches!(resource, "pods" | "count/pods")) {
+    if beyond.any(|resource| !counts_pods(resource)) {
         Rejection::TooLarge
     } else if requested
         .iter()
@@ -62,9 +62,13 @@ pub fn rejection(message: &str) -> Rejection {
     }
 }
 
+fn counts_pods(resource: &str) -> bool {
+    matches!(resource, "pods" | "count/pods")
+}
+
 /// Whether each placeholder uses this resource of a quota.
 fn is_of_each_placeholder(resource: &str) -> bool {
-    matches!(resource, "pods" | "count/pods") || matches!(compute(resource), "cpu" | "memory")
+    counts_pods(resource) || matches!(compute(resource), "cpu" | "memory")
 }
 
 /// The resource of a pod that a quota limits by this name.
@@ -79,7 +83,8 @@ fn compute(resource: &str) -> &str {
 /// How much of a resource of a quota a placeholder with these requests uses. Its limits are equal to its requests.
 pub fn used_by_placeholder(resource: &str, size: &Resources) -> Quantity {
     match resource {
-        "pods" | "count/pods" | "count/statefulsets.apps" => Quantity::of(1),
+        "count/statefulsets.apps" => Quantity::of(1),
+        _ if counts_pods(resource) => Quantity::of(1),
         _ => size.get(compute(resource)),
     }
 }

@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 const NAMESPACES: Check = Check("namespaces");
 const QUOTAS: Check = Check("quotas");
 const LIMITS: Check = Check("limits");
-/// The resources of a quota of which a labelled run uses one more than without the label.
+/// The resources of a quota that count objects: a placeholder is one pod and one StatefulSet.
 const COUNTED: [&str; 3] = ["pods", "count/pods", "count/statefulsets.apps"];
 
 pub(super) fn labels(snapshot: &Snapshot) -> CheckResult {

@@ -80,8 +80,8 @@ async fn a_run_keeps_its_node_while_its_volume_is_created() {
     bed.configure(&[("move-after", Some("1s"))]).await.unwrap();
     let west = Nodes::new(DEFAULT_ZONE, 2).zone(DEFAULT_ZONE);
     add_attaching_nodes(&bed, &west).await;
-    let (_attacher, classes) = (Attacher::start(&bed).await, Provisioner::start(&bed).await);
-    drop(classes);
+    let _attacher = Attacher::start(&bed).await;
+    Provisioner::create_classes(&bed).await;
     let run = RunSpec::new("default", "run").task("only", &[]).opted_in("true");
     let run = with_volume_of(run, IMMEDIATE);
     create(&bed, &run).await;

@@ -195,6 +195,12 @@ pub(crate) struct Provisioner(JoinHandle<()>);
 
 impl Provisioner {
     pub(crate) async fn start(bed: &Testbed) -> Self {
+        Self::create_classes(bed).await;
+        Self(tokio::spawn(provision(bed.client().await.unwrap())))
+    }
+
+    /// Creates the storage classes, without a driver that creates volumes.
+    pub(crate) async fn create_classes(bed: &Testbed) {
         let client = bed.client().await.unwrap();
         let class = |(name, mode): (&str, &str)| {
             json!({
@@ -207,7 +213,6 @@ impl Provisioner {
             (WITH_THE_FIRST_POD, "WaitForFirstConsumer"),
         ];
         apply::apply_all(&client, &classes.map(class)).await.unwrap();
-        Self(tokio::spawn(provision(client)))
     }
 }
 

@@ -169,12 +169,12 @@ mod tests {
 
     #[test]
     fn connections_go_in_turn_to_the_replicas_that_are_ready() {
-        let port = free_port();
         let replicas = vec![
             replica("one", true),
             replica("two", false),
             replica("three", true),
         ];
+        let port = free_port();
         let _front = Front::start(port, replicas).unwrap();
         let deadline = std::time::Instant::now() + Duration::from_secs(10);
         while ask(port).is_empty() {

@@ -206,7 +206,7 @@ mod tests {
     fn a_lock_that_is_a_link_is_not_followed() {
         let folder = tempfile::tempdir().unwrap();
         let (locks, target) = (folder.path().join("locks"), folder.path().join("target"));
-        drop(Ports::reserve_by(&locks).unwrap());
+        own_folder(&locks).unwrap();
         for base in bases(&ephemeral()) {
             let file = lock_file(&locks, base);
             let _ = std::fs::remove_file(&file);

@@ -1,5 +1,6 @@
 //! `explain` and `nodes` on waiting runs: each reason that keeps a run off a node, and missing rights.
 
+use crate::support::SOON;
 use crate::support::cli::{LONG, delete, explain_until, only, plain, section, tool, tool_as};
 use crate::support::objects::cordon;
 use crate::support::placeholders::until_no_placeholder;
@@ -239,8 +240,16 @@ async fn with_few_rights(bed: &Testbed) {
     ];
     testbed::apply::apply_all(&client, &objects).await.unwrap();
     let reader = bed.kubeconfig_of("default", "reader").await.unwrap();
-    let said = tool_as(&reader, "explain zonal").await;
-    assert_eq!(said.code, Some(0), "{said:?}");
+    // The API server reads a new RoleBinding by a watch.
+    let said = bed.until("the rights of the reader", SOON, async || {
+        let said = tool_as(&reader, "explain zonal").await;
+        if said.code == Some(0) {
+            Ok(said)
+        } else {
+            Err(format!("{said:?}"))
+        }
+    });
+    let said = said.await.unwrap();
     assert_eq!(
         section(&plain(&said.out), "Not read")
             .lines()

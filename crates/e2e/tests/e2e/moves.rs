@@ -2,15 +2,15 @@
 
 use crate::support::SOON;
 use crate::support::auditor::Auditor;
-use crate::support::cli::{binary, explain_until, section};
+use crate::support::cli::{explain_until, section};
 use crate::support::controller::until_reconciled;
 use crate::support::events::{reasons, until_event};
 use crate::support::kubectl::kubectl;
 use crate::support::objects::{cordon, node_of, patch_node};
 use crate::support::placeholders::{bound_placeholder, is_unschedulable, placeholder_name, pods, sets};
 use crate::support::runs::{
-    bound_task, create, let_end, let_succeed, let_task_end, nodes_of, small_then, until_moved_from,
-    until_unschedulable,
+    bound_task, create, let_end, let_succeed, let_task_end, nodes_of, running_task, small_then,
+    until_moved_from, until_unschedulable,
 };
 use crate::support::testbeds::fresh;
 use kube::ResourceExt;
@@ -238,7 +238,7 @@ async fn a_deleted_node_is_left_although_the_next_task_is_bound_to_another_node(
         .lasting("8s");
     let auditor = Auditor::start(&bed).await;
     create(&bed, &run).await;
-    let first = node_of(&bound_task(&bed, &run, "a").await);
+    let first = node_of(&running_task(&bed, &run, "a").await);
     bed.remove_nodes(std::slice::from_ref(&first)).await.unwrap();
     let second = until_moved_from(&bed, &run, &first).await;
     bed.until_succeeded(&run, SOON).await.unwrap();
@@ -250,13 +250,11 @@ async fn a_deleted_node_is_left_although_the_next_task_is_bound_to_another_node(
 #[e2e_test]
 async fn a_run_whose_node_died_with_a_task_on_it_continues_after_the_remedy_of_the_event() {
     let bed = fresh(3).await;
-    // Builds the tool before the run starts: the build may take longer than the task.
-    binary().await;
     let run = RunSpec::new("default", "run")
         .task("a", &[])
         .task_field("retries", json!(1))
         .opted_in("true")
-        .lasting("15s");
+        .ending("hang");
     create(&bed, &run).await;
     let dead = node_of(&bound_task(&bed, &run, "a").await);
     bed.fail_node(&dead).await.unwrap();
@@ -268,7 +266,7 @@ async fn a_run_whose_node_died_with_a_task_on_it_continues_after_the_remedy_of_t
     assert!(section(&text, "Node").contains(&remedy), "{text}");
     kubectl(&bed, &["taint", "node", &dead, taint]);
     let next = until_moved_from(&bed, &run, &dead).await;
-    bed.until_succeeded(&run, SOON).await.unwrap();
+    let_succeed(&bed, &run).await;
     assert!(nodes_of(&bed, &run).await.contains(&next));
 }
 

@@ -6,7 +6,7 @@ use crate::support::controller::until_reconciled;
 use crate::support::events::{reasons, until_event};
 use crate::support::objects::{another_pod, quota};
 use crate::support::placeholders::bound_placeholder;
-use crate::support::runs::{create, nodes_of};
+use crate::support::runs::{create, let_succeed, let_task_end, nodes_of};
 use crate::support::testbeds::fresh;
 use k8s_openapi::api::events::v1::Event;
 use kube::ResourceExt;
@@ -64,8 +64,9 @@ async fn a_placeholder_follows_a_task_to_the_device_that_it_requests() {
     let run = RunSpec::new("default", "run").task("fetch", &[]);
     let run = trains(trains(run, "train", &["fetch"]), "test", &["train"])
         .opted_in("true")
-        .lasting("8s");
+        .ending("hang");
     let created = create(&bed, &run).await;
+    let_task_end(&bed, &run, "fetch").await;
     until_event(&bed, &run, "MovedOff").await;
     bed.until("the placeholder to be on the task's node", SOON, async || {
         let pod = bound_placeholder(&bed, &created).await;
@@ -76,7 +77,7 @@ async fn a_placeholder_follows_a_task_to_the_device_that_it_requests() {
     })
     .await
     .unwrap();
-    bed.until_succeeded(&run, SOON).await.unwrap();
+    let_succeed(&bed, &run).await;
 }
 
 /// The placeholder uses no device: the quota would have no room for the task without the placeholder either.

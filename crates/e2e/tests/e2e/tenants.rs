@@ -1,7 +1,7 @@
 //! A tenant whose runs a quota rejects keeps no run and no StatefulSet of another tenant waiting.
 
 use crate::support::SOON;
-use crate::support::events::until_event;
+use crate::support::events::{time_of, until_event};
 use crate::support::objects::quota;
 use crate::support::placeholders::{pods, sets};
 use crate::support::pool;
@@ -29,10 +29,11 @@ async fn when_a_quota_has_room_again_the_older_run_gets_its_placeholder_first() 
         .collect();
     for run in &runs {
         create(&bed, run).await;
+        // The younger runs find a rejected placeholder.
+        until_event(&bed, &runs[0], "PlaceholderRefused").await;
         // The API server dates objects to the second.
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
-    until_event(&bed, &runs[0], "PlaceholderRefused").await;
     let last = until_event(&bed, &runs[3], "PlaceholderRefused").await;
     assert!(last.contains("two oldest runs"), "{last}");
     let room = Patch::Merge(json!({"spec": {"hard": {"pods": "50"}}}));
@@ -40,19 +41,15 @@ async fn when_a_quota_has_room_again_the_older_run_gets_its_placeholder_first() 
         .patch("tight", &PatchParams::default(), &room)
         .await
         .unwrap();
-    let mut started = Vec::new();
+    let mut released = Vec::new();
     for run in &runs {
-        let run = bed.until_succeeded(run, SOON).await.unwrap();
-        started.push(
-            run.data["status"]["startTime"]
-                .as_str()
-                .unwrap_or_default()
-                .to_owned(),
-        );
+        bed.until_succeeded(run, SOON).await.unwrap();
+        until_event(&bed, run, "Released").await;
+        released.push(time_of(&bed.client().await.unwrap(), run, "Released").await);
     }
     assert!(
-        started[0] <= started[2] && started[1] <= started[3],
-        "{started:?}"
+        released[0] < released[2] && released[1] < released[3],
+        "{released:?}"
     );
 }
 

@@ -44,6 +44,7 @@ async fn runs_of_a_pipeline_take_the_node_of_the_run_before_and_another_node_at_
     for run in [&occupies, &finds_another] {
         create(&bed, run).await;
         bound_task(&bed, run, "only").await;
+        until_event(&bed, run, "Released").await;
     }
     let cold = on_one_line(&tool(&bed, "explain finds-another").await.out);
     assert!(

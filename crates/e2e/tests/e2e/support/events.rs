@@ -1,18 +1,30 @@
 //! Events on a run.
 
 use super::SOON;
+use jiff::Timestamp;
 use k8s_openapi::api::events::v1::Event;
 use kube::Client;
 use kube::api::{Api, ListParams};
 use testbed::Testbed;
 use testbed::runs::RunSpec;
 
-/// Reasons and notes of the events on a run.
-pub(crate) async fn notes(client: &Client, run: &RunSpec) -> Vec<(String, String)> {
+async fn events(client: &Client, run: &RunSpec) -> impl Iterator<Item = Event> {
     let events: Api<Event> = Api::namespaced(client.clone(), run.namespace());
     let of_run = ListParams::default().fields(&format!("regarding.name={}", run.name()));
-    let listed = events.list(&of_run).await.unwrap().items.into_iter();
-    listed
+    events.list(&of_run).await.unwrap().items.into_iter()
+}
+
+/// When the first event with this reason on a run was sent.
+pub(crate) async fn time_of(client: &Client, run: &RunSpec, reason: &str) -> Timestamp {
+    let of_reason = |event: Event| (event.reason.as_deref() == Some(reason)).then_some(event.event_time?.0);
+    let times = events(client, run).await.filter_map(of_reason);
+    times.min().expect("the event was sent")
+}
+
+/// Reasons and notes of the events on a run.
+pub(crate) async fn notes(client: &Client, run: &RunSpec) -> Vec<(String, String)> {
+    events(client, run)
+        .await
         .map(|event| (event.reason.unwrap_or_default(), event.note.unwrap_or_default()))
         .collect()
 }

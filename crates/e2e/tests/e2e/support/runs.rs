@@ -108,6 +108,21 @@ pub(crate) async fn bound_task(bed: &Testbed, run: &RunSpec, task: &str) -> Pod 
     .unwrap()
 }
 
+/// The pod of one task of the run, after KWOK has started the pod. KWOK does not end a pod that KWOK has not started on a
+/// node that still exists.
+pub(crate) async fn running_task(bed: &Testbed, run: &RunSpec, task: &str) -> Pod {
+    bed.until(format!("task {task} to run"), SOON, async || {
+        let pod = bound_task(bed, run, task).await;
+        let phase = pod.status.as_ref().and_then(|status| status.phase.clone());
+        match phase.as_deref() {
+            Some("Running") => Ok(pod),
+            other => Err(format!("{other:?}")),
+        }
+    })
+    .await
+    .unwrap()
+}
+
 /// Waits until the pod of a task has been unschedulable for this time.
 pub(crate) async fn until_unschedulable(bed: &Testbed, run: &RunSpec, task: &str, time: Duration) {
     let api = pods(&bed.client().await.unwrap(), run.namespace());

@@ -31,7 +31,7 @@ async fn timeline_draws_a_run_that_moved_on_both_of_its_nodes_and_an_unlabelled_
     };
     add("small", "2").await;
     let before = NodeTime::read(&bed).await;
-    let moves = small_then("4");
+    let moves = small_then("4").lasting("5s");
     create(&bed, &moves).await;
     bound_task(&bed, &moves, "small").await;
     add("large", "8").await;

@@ -16,8 +16,8 @@ use testbed::product::NAMESPACE;
 use testbed::runs::RunSpec;
 
 /// Longer than the steps of the test during which a node is kept.
-const KEPT_FOR: &str = "20s";
-const KEPT_SECONDS: f64 = 20.0;
+const KEPT_FOR: &str = "30s";
+const KEPT_SECONDS: f64 = 30.0;
 
 async fn build(bed: &Testbed, name: &str) -> RunSpec {
     let run = RunSpec::new("default", name).task("only", &[]).ending("hang");

@@ -16,8 +16,8 @@ use testbed::{Nodes, Testbed};
 
 /// Tasks that alternate between two kinds of nodes.
 const TASKS: usize = 8;
-/// The most time that a move may add.
-const MOVE: Duration = Duration::from_secs(3);
+/// The most time that a move may add: about two seconds, and less than `move-after` on a busy machine.
+const MOVE: Duration = Duration::from_secs(6);
 /// Tekton repeats the first update of a TaskRun's status after a conflict, and then writes a later `startTime`.
 const START_TIME_CHANGE: SignedDuration = SignedDuration::from_secs(2);
 
@@ -99,10 +99,16 @@ async fn the_placeholder_protects_the_node_of_a_task_while_another_task_of_the_r
 /// When the timeout of this TaskRun ends, and the reason of its condition.
 async fn deadline_and_reason(bed: &Testbed, name: &str, timeout: SignedDuration) -> (Timestamp, String) {
     let task_runs = task_runs(&bed.client().await.unwrap(), "default");
-    let status = &task_runs.get(name).await.unwrap().data["status"];
-    let start: Timestamp = status["startTime"].as_str().unwrap().parse().unwrap();
-    let reason = &status["conditions"][0]["reason"];
-    (start + timeout, reason.as_str().unwrap_or_default().to_owned())
+    bed.until(format!("TaskRun {name} to have a startTime"), SOON, async || {
+        let read = task_runs.get(name).await.map_err(|error| error.to_string())?;
+        let status = &read.data["status"];
+        let start = status["startTime"].as_str().ok_or_else(|| status.to_string())?;
+        let start: Timestamp = start.parse().map_err(|_| start.to_owned())?;
+        let reason = status["conditions"][0]["reason"].as_str().unwrap_or_default();
+        Ok::<_, String>((start + timeout, reason.to_owned()))
+    })
+    .await
+    .unwrap()
 }
 
 #[e2e_test]

@@ -67,7 +67,8 @@ async fn each_run_is_where_its_volume_is(bed: &Testbed, attacher: &Attacher) {
 #[e2e_test]
 async fn a_run_is_on_a_node_of_the_volume_that_tekton_creates_for_it() {
     let bed = fresh(0).await;
-    bed.configure(&[("move-after", Some("2s"))]).await.unwrap();
+    // The scheduler repeats an attempt after two seconds if the volume changed meanwhile.
+    bed.configure(&[("move-after", Some("4s"))]).await.unwrap();
     let (attacher, _provisioner) = (Attacher::start(&bed).await, Provisioner::start(&bed).await);
     zones(&bed).await;
     each_run_is_where_its_volume_is(&bed, &attacher).await;

@@ -15,6 +15,8 @@ type Tls = StreamOwned<ClientConnection, TcpStream>;
 
 /// Maximum time for two reviews and a handshake of other clients, far less than the timeout of the API server for webhooks.
 const PROMPT: Duration = Duration::from_secs(3);
+/// Maximum time for the response to one of three concurrent reviews of several megabytes, without optimisation.
+const OF_BLOATED: Duration = Duration::from_secs(30);
 /// The webhook disconnects a client after this silence, and not earlier. Shorter than the default (`runtime::server` has a test of the
 /// default), but longer than the limits of 10 s, and long enough for all clients to be connected at once.
 const SILENCE: Duration = Duration::from_secs(20);
@@ -381,7 +383,11 @@ fn hundreds_of_bodies_stay_within_the_memory_limit_and_delay_no_other_review() {
         let bloated = bloated(field);
         std::thread::scope(|scope| {
             for _ in 0..3 {
-                scope.spawn(|| send_review(&mut addresses.safe(), &bloated));
+                scope.spawn(|| {
+                    let mut stream = addresses.safe();
+                    stream.sock.set_read_timeout(Some(OF_BLOATED)).unwrap();
+                    send_review(&mut stream, &bloated);
+                });
             }
         });
     }

@@ -8,13 +8,9 @@ use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use placement::keys;
 use runtime::install;
 use serde_json::json;
-use std::time::Duration;
 use testbed::product::NAMESPACE;
 use testbed::runs::{self, RunSpec};
 use testbed::{Testbed, probe};
-
-/// How long the controllers may take to read a changed ConfigMap. They read the ConfigMap by a watch.
-const READ: Duration = Duration::from_secs(10);
 
 /// Changes the configuration, and waits until it is active in both controllers. Runs that are created later use the new
 /// configuration, because the controllers watch the ConfigMap and the runs separately.
@@ -28,7 +24,7 @@ pub(crate) async fn configure(bed: &PooledTestbed, data: &[(&str, Option<&str>)]
         .metadata
         .resource_version;
     let active = format!("pod_affinity_configuration_generation {}", version.unwrap());
-    bed.until("the configuration to be active", READ, async || {
+    bed.until("the configuration to be active", SOON, async || {
         for admin in &bed.installed().controller_admin {
             let metrics = probe::get(*admin, "/metrics").await?;
             if !metrics.lines().any(|line| line == active) {

@@ -23,6 +23,8 @@ use testbed::{Fault, Nodes, Part, Testbed, probe};
 
 /// A run that is held for longer after the end of a fault is an error.
 const RECOVERED: Duration = Duration::from_mins(1);
+/// How long a replica leads before it is killed. The replicas need five to eight seconds for the election.
+const LED: Duration = Duration::from_secs(4);
 /// How long pod-affinity's processes wait for data of a connection.
 const SILENCE: Duration = Duration::from_secs(90);
 /// Longer than a leader keeps its lease after the last renewal with the shipped settings.
@@ -253,6 +255,11 @@ async fn leader(installed: &Installed) -> Option<u8> {
     None
 }
 
+async fn until_a_replica_leads(bed: &Testbed, installed: &Installed) -> u8 {
+    let leads = async || leader(installed).await.ok_or("none");
+    bed.until("a controller to lead", SOON, leads).await.unwrap()
+}
+
 async fn until_leading(bed: &Testbed, installed: &Installed, replica: u8) {
     bed.until(format!("controller {replica} to lead"), SOON, async || {
         if leads(installed, replica).await {
@@ -450,12 +457,12 @@ async fn test_kills(count: usize, at_least: usize) {
         if runs.ours.len() < count {
             runs.create(count / 2).await;
         }
-        if let Some(leader) = leader(&installed).await {
-            bed.kill(Part::Controller(leader)).unwrap();
-            bed.start_again(Part::Controller(leader)).await.unwrap();
-            kills += 1;
-        }
-        for_a_while(&bed, Duration::from_secs(10)).await;
+        let leader = until_a_replica_leads(&bed, &installed).await;
+        bed.kill(Part::Controller(leader)).unwrap();
+        bed.start_again(Part::Controller(leader)).await.unwrap();
+        kills += 1;
+        until_a_replica_leads(&bed, &installed).await;
+        for_a_while(&bed, LED).await;
     }
     let longest = auditor.longest_hold();
     println!(

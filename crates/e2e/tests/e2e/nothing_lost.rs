@@ -19,8 +19,9 @@ use tokio::time::{Instant, sleep};
 
 /// Number of calls that the test makes during the restarts.
 const MANY_CALLS: u32 = 600;
-/// After this time the front routes no calls to an ended replica: it checks five times a second, and a check takes a moment.
-const NOTICED: Duration = Duration::from_millis(500);
+/// After this time the front routes no calls to an ended replica, and routes calls to a ready replica again: it checks five
+/// times a second, and a check takes a moment.
+const NOTICED: Duration = Duration::from_secs(1);
 /// Time between kill and restart: a kubelet takes at least as long.
 const RESTART_PAUSE: Duration = Duration::from_secs(1);
 /// Concurrent calls, so that the API server opens several connections; it keeps at most 25 idle connections.
@@ -121,6 +122,7 @@ async fn a_killed_replica_loses_only_the_calls_in_flight_and_those_before_the_se
         sleep(RESTART_PAUSE).await;
         bed.start_again(Part::Webhook(replica)).await.unwrap();
         until_ready(&bed, &installed, replica).await;
+        sleep(NOTICED).await;
     }
     let outcome = load.end().await;
     let counted = Counted::now(&client).await.since(before);

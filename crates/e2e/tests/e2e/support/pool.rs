@@ -122,10 +122,11 @@ impl Idle {
     }
 
     fn put(&self, bed: CleanTestbed) {
-        self.beds().push((Instant::now(), bed));
         for idle in ALL {
             idle.suspend_idle();
         }
+        // Last, because background tasks of the test run until this function returns.
+        self.beds().push((Instant::now(), bed));
     }
 
     async fn used(&self) -> Option<CleanTestbed> {

@@ -11,7 +11,7 @@ use kube::api::{Api, ListParams};
 use serde_json::json;
 use std::time::{Duration, Instant};
 use testbed::runs::RunSpec;
-use testbed::{NodeGroup, Nodes, Testbed};
+use testbed::{NodeGroup, Nodes, Part, Testbed};
 
 /// The shortest time between two events about a lasting state.
 const PAUSE: Duration = Duration::from_secs(20);
@@ -68,6 +68,8 @@ async fn a_waiting_run_gets_events_with_the_latest_messages_of_scheduler_and_aut
     bed.start_autoscaler(&[NodeGroup::new("pool", 0, 5)])
         .await
         .unwrap();
+    // Does not answer before the first event.
+    bed.pause(Part::ClusterAutoscaler).unwrap();
     let template = json!({"podTemplate": {"nodeSelector": {"disk": "ssd"}}});
     let run = RunSpec::new("default", "waits")
         .task("only", &[])
@@ -84,6 +86,7 @@ async fn a_waiting_run_gets_events_with_the_latest_messages_of_scheduler_and_aut
         first.contains("kubectl pod-affinity explain -n default waits"),
         "{first}"
     );
+    bed.resume(Part::ClusterAutoscaler).unwrap();
     for number in 0..8 {
         bed.add_nodes(&Nodes::new(&format!("other{number}"), 1))
             .await

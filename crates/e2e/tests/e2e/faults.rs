@@ -420,7 +420,7 @@ async fn a_leader_that_was_paused_past_its_lease_resumes_beside_a_new_leader_wit
     .await
     .unwrap();
     runs.all_succeed().await;
-    assert!(leads(&installed, 1 - paused).await);
+    until_leading(&bed, &installed, 1 - paused).await;
     auditor.assert_no_violation();
 }
 

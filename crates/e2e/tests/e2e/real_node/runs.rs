@@ -65,14 +65,18 @@ async fn the_job_before_a_deletion_releases_a_held_run(setup: &NodeSetup, instal
     let run = api.get(held.name()).await.unwrap();
     assert_ne!(state(&run), State::Pending);
     let pods = "--selector=app.kubernetes.io/name=pod-affinity,app.kubernetes.io/component!=webhook";
-    let left = setup.kubectl(&[
+    let get = [
         "get",
         "statefulsets,pods",
         pods,
         "--all-namespaces",
         "--output=name",
-    ]);
-    assert_eq!(left, "");
+    ];
+    let deleted = setup.bed.until("all objects to be deleted", SOON, async || {
+        let left = setup.kubectl(&get);
+        if left.is_empty() { Ok(()) } else { Err(left) }
+    });
+    deleted.await.unwrap();
     api.delete(held.name(), &DeleteParams::default()).await.unwrap();
 }
 
@@ -168,7 +172,7 @@ pub(crate) async fn its_placeholder_runs(setup: &NodeSetup, spec: &RunSpec) -> C
     container.await.unwrap()
 }
 
-async fn its_placeholder_goes(setup: &NodeSetup, spec: &RunSpec) {
+pub(crate) async fn its_placeholder_goes(setup: &NodeSetup, spec: &RunSpec) {
     let what = format!("the placeholder of {} to be gone", spec.name());
     let gone = setup.bed.until(what, SOON, async || {
         placeholder(setup, spec)

@@ -1,6 +1,6 @@
 //! Volumes that containers mount: a disk of the node, on which one task writes a program that another task executes.
 
-use crate::real_node::runs::{create, ends_well, released};
+use crate::real_node::runs::{create, ends_well, its_placeholder_goes, released};
 use crate::real_node::setup::{NodeSetup, SOON};
 use crate::support::events::reasons;
 use crate::support::pvcs::{create_pvc_of, with_pvc, with_workspace};
@@ -117,6 +117,7 @@ pub(crate) async fn a_volume_of_one_pod_goes_from_task_to_task(setup: &NodeSetup
     );
     let reported = reasons(&client, &spec).await;
     assert!(!reported.contains(&"MovedOff".to_owned()), "{reported:?}");
+    its_placeholder_goes(setup, &spec).await;
 }
 
 /// The times at which the pod of a task was bound and at which it ended.

@@ -26,7 +26,12 @@ pub(crate) fn page(part: &BenchPart, measured: &Measured) -> String {
         let _ = write!(text, "\n![{title}: {figure}]({name}.svg)\n");
     }
     for scenario in &measured.scenarios {
-        let _ = write!(text, "\n## {}\n\n{}", scenario.title, table(part, scenario));
+        let (title, rounds) = (&scenario.title, scenario.number_of_rounds());
+        let _ = write!(
+            text,
+            "\n## {title}\n\nRounds: {rounds}\n\n{}",
+            table(part, scenario)
+        );
     }
     text
 }
@@ -98,16 +103,30 @@ mod tests {
         chart: Some("time"),
     };
 
-    #[test]
-    fn ratios_come_first_with_aims_and_a_missing_figure_is_a_dash() {
+    fn two_rounds() -> Scenario {
         let mut scenario = Scenario::new("s");
         for (base, ours) in [(2.0, 3.0), (2.0, 1.0)] {
             scenario.add("base", [("time", base)]).unwrap();
             scenario.add("ours", [("time", ours), ("nodes", 1.0)]).unwrap();
         }
+        scenario
+    }
+
+    #[test]
+    fn each_table_has_its_number_of_rounds() {
+        let measured = Measured {
+            sessions: Vec::new(),
+            scenarios: vec![two_rounds()],
+        };
+        let page = page(&PART, &measured);
+        assert!(page.contains("\n## s\n\nRounds: 2\n\n| | base"), "{page}");
+    }
+
+    #[test]
+    fn ratios_come_first_with_aims_and_a_missing_figure_is_a_dash() {
         let expected = "| | base | ours |\n| --- | --- | --- |\n\
             | time: ratio to base | 1 (1 to 1) | 1 (0.50 to 1.50) ≈; aim 1.2 reached, within noise |\n\
             | time | 2 (2 to 2) | 2 (1 to 3) |\n| nodes | - | 1 (1 to 1); aim 1 reached |\n";
-        assert_eq!(table(&PART, &scenario), expected);
+        assert_eq!(table(&PART, &two_rounds()), expected);
     }
 }

@@ -103,6 +103,12 @@ impl Scenario {
         variants
     }
 
+    /// The number of rounds in which the figures were measured.
+    pub(crate) fn number_of_rounds(&self) -> usize {
+        let figures = self.values.values().flat_map(BTreeMap::values);
+        figures.map(Vec::len).max().unwrap_or_default()
+    }
+
     fn rounds(&self, variant: &str, figure: &str) -> &[f64] {
         let values = self.values.get(variant).and_then(|figures| figures.get(figure));
         values.map_or(&[], Vec::as_slice)

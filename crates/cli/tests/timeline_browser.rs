@@ -376,10 +376,7 @@ fn is_sound(figures: &Value, runs: u64) {
 #[test]
 #[ignore = "needs a Chromium, and takes half a minute"]
 fn the_page_renders_in_a_browser_and_nothing_overlaps() {
-    let Some(browser) = browser() else {
-        eprintln!("skipped: none of {} is in PATH", BROWSERS.join(", "));
-        return;
-    };
+    let browser = browser().unwrap_or_else(|| panic!("none of {} is in PATH", BROWSERS.join(", ")));
     let folder = env::temp_dir().join(format!("pod-affinity-timeline-{}", std::process::id()));
     fs::create_dir_all(&folder).unwrap();
     let cases: [Case; 3] = [

@@ -52,12 +52,12 @@ pub enum Audit {
 /// Client-side rate limits of the API server's clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Limits {
-    /// The defaults of Tekton and the scheduler.
+    /// The defaults of all clients.
     AsShipped,
-    /// A higher limit for Tekton, so that tests run faster.
+    /// Higher limits and more threads for Tekton, and higher limits for the controller manager, so that tests run faster.
     #[default]
     TektonRaised,
-    /// Higher limits for both, so that neither delays the other.
+    /// As `TektonRaised`, with a higher limit for the scheduler as well.
     Raised,
 }
 

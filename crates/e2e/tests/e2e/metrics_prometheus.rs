@@ -127,7 +127,8 @@ async fn everything_that_the_dashboard_shows_happens(bed: &Testbed) -> RunSpec {
     .await;
     let unknown = RunSpec::diamond("default", "unknown").opted_in("unknown");
     let client = bed.client().await.unwrap();
-    unknown.create(&client).await.expect_err("its label is rejected");
+    let rejected = unknown.create(&client).await.expect_err("its label is rejected");
+    assert!(rejected.to_string().contains(keys::OPT_IN), "{rejected}");
     let full = bed.namespace("full").await.unwrap();
     quota(bed, &full, "count/statefulsets.apps", "0").await;
     let refused = RunSpec::diamond(&full, "refused").opted_in("true");
@@ -156,7 +157,8 @@ async fn one_moves(bed: &Testbed) {
 async fn both_kinds_of_calls_fail(bed: &Testbed, held_by_user: &RunSpec) {
     let client = bed.client().await.unwrap();
     let lost = RunSpec::diamond("default", "lost").opted_in("true");
-    lost.create(&client).await.expect_err("no webhook answers");
+    let failed = lost.create(&client).await.expect_err("no webhook answers");
+    assert!(failed.to_string().contains("failed calling webhook"), "{failed}");
     let released = Patch::Merge(json!({"spec": {"status": null}}));
     let api = runs::runs(&client, held_by_user.namespace());
     api.patch(held_by_user.name(), &PatchParams::default(), &released)

@@ -4,7 +4,7 @@
 use crate::support::SOON;
 use crate::support::events::until_event;
 use crate::support::runs::create;
-use crate::support::testbeds::{fresh, start_controllers, stop_controllers};
+use crate::support::testbeds::{shipped, start_controllers, stop_controllers};
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -98,7 +98,8 @@ async fn hundreds_of_runs_of_the_worst_form_use_little_memory_and_hold_no_other_
 }
 
 async fn run_beside(large_runs: (usize, usize)) {
-    let bed = &*fresh(4).await;
+    // With API priority and fairness.
+    let bed = &*shipped(4).await;
     let client = bed.client().await.unwrap();
     let usual = hold(bed, "usual").await;
     let memory = peak(bed, Part::Controller);

@@ -39,7 +39,15 @@ impl Mutated {
     pub(crate) const fn packages(self, tests: Tests) -> &'static [&'static str] {
         match (self, tests) {
             (Self::Placement, Tests::Own) => &["placement"],
-            (Self::Placement, Tests::All) => &["placement", "controller", "admission", "cli", "pod-affinity"],
+            (Self::Placement, Tests::All) => &[
+                "placement",
+                "tekton",
+                "controller",
+                "admission",
+                "runtime",
+                "cli",
+                "pod-affinity",
+            ],
             (Self::Controller, Tests::Own) => &["controller"],
             (Self::Controller, Tests::All) => &["controller", "pod-affinity"],
             (Self::Admission, Tests::Own) => &["admission"],

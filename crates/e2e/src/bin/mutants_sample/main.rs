@@ -54,6 +54,9 @@ struct Cli {
     /// them.
     #[arg(long)]
     missed: bool,
+    /// The least share of the mutants that must be caught, in percent. Equivalent mutants do not count.
+    #[arg(long, value_name = "PERCENT", default_value_t = 100, value_parser = clap::value_parser!(u8).range(..=100))]
+    least: u8,
 }
 
 impl Cli {
@@ -85,7 +88,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Returns whether each viable mutant was caught or is listed as equivalent.
+/// Returns whether enough mutants were caught.
 fn run(cli: &Cli) -> Result<bool> {
     let seed = cli.seed.unwrap_or_else(|| fastrand::u64(..1_000_000));
     let equivalent = Equivalent::checked_in()?;
@@ -117,7 +120,7 @@ fn run(cli: &Cli) -> Result<bool> {
     println!("\n{report}");
     let file = folder.join(format!("seed-{seed}.md"));
     std::fs::write(&file, report.to_string()).with_context(|| format!("writing {}", file.display()))?;
-    Ok(report.is_good())
+    Ok(report.is_good(cli.least.into()))
 }
 
 /// A copy of the clone for each job.

@@ -74,10 +74,11 @@ impl<'a> Report<'a> {
         }
     }
 
-    /// Whether each viable mutant was caught or is listed as equivalent.
-    pub(crate) fn is_good(&self) -> bool {
-        let mut ends = self.ends.iter();
-        !ends.any(|(_, end)| matches!(end, End::Missed | End::Open))
+    /// Whether all tests have run, and caught at least this share of the viable mutants that are not equivalent, in percent.
+    pub(crate) fn is_good(&self, least: usize) -> bool {
+        let count = |is_of: fn(End) -> bool| self.ends.iter().filter(|(_, end)| is_of(*end)).count();
+        let (caught, missed) = (count(End::is_caught), count(|end| end == End::Missed));
+        count(|end| end == End::Open) == 0 && caught * 100 >= least * (caught + missed)
     }
 
     fn those(&self, end: End) -> impl Iterator<Item = &'a Mutant> {
@@ -202,7 +203,7 @@ mod tests {
         let equivalent = Equivalent::parse(&entries.collect::<String>()).unwrap();
         let sample = sample();
         let report = Report::new("command".into(), &sample[1..], &sample, outcome, &equivalent);
-        (report.to_string(), report.is_good())
+        (report.to_string(), report.is_good(100))
     }
 
     #[test]
@@ -226,6 +227,14 @@ mod tests {
     fn a_sample_is_good_if_the_missed_mutants_are_listed_as_equivalent() {
         let sample = sample();
         assert!(text(&[&sample[3], &sample[5]], outcome).1);
+    }
+
+    #[test]
+    fn a_sample_with_one_of_six_mutants_missed_is_good_if_less_is_required() {
+        let (sample, equivalent) = (sample(), Equivalent::parse("").unwrap());
+        let report = Report::new("command".into(), &sample, &sample[..6], outcome, &equivalent);
+        // Two of the six are missed.
+        assert!(report.is_good(66) && !report.is_good(67));
     }
 
     #[test]

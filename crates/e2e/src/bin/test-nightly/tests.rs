@@ -10,10 +10,14 @@ const fn nightly(title: &'static str, command: &'static str) -> Nightly {
     Nightly { title, command }
 }
 
-pub(crate) const NIGHTLY: [Nightly; 23] = [
+pub(crate) const NIGHTLY: [Nightly; 24] = [
     nightly(
         "policies under load: a switch from the webhook and back, killed API servers",
         "cargo test --test e2e -- policies_switch policies_lose",
+    ),
+    nightly(
+        "the second level of tests, with policies instead of the webhook",
+        "POD_AFFINITY_ADMISSION=policies POD_AFFINITY_TESTS=second cargo test --test e2e",
     ),
     nightly(
         "upgrades of Kubernetes and Tekton under load",
@@ -65,7 +69,7 @@ pub(crate) const NIGHTLY: [Nightly; 23] = [
     ),
     nightly(
         "images that a real node pulls ahead from a slow registry",
-        "cargo test --test e2e -- real_node::pulls",
+        "POD_AFFINITY_REQUIRE_REAL_NODE=1 cargo test --test e2e -- real_node::pulls",
     ),
     nightly(
         "nodes that Karpenter wants while runs use or get them",
@@ -95,6 +99,9 @@ pub(crate) const NIGHTLY: [Nightly; 23] = [
         "100,000 cases of each property, and the steps of a million scenes",
         "PROPTEST_CASES=100000 cargo test --release -p placement -- --include-ignored",
     ),
-    nightly("150 mutants by a random seed", "cargo mutants-sample"),
+    nightly(
+        "150 mutants by a random seed, of which 90 % must be caught",
+        "cargo mutants-sample --least 90",
+    ),
     nightly("all versions of Kubernetes and Tekton", "cargo compat"),
 ];

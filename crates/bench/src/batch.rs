@@ -165,6 +165,17 @@ impl<'a> Batch<'a> {
         })
     }
 
+    /// Runs all variants without a measurement. The first runs on a testbed open connections and fill caches, and the garbage
+    /// collector reads the owner of each object until it watches Tekton's kinds.
+    pub(crate) async fn rehearse(bed: &Testbed, variants: &[RunVariant], workload: Workload) -> Result<()> {
+        for variant in variants {
+            let batch = Batch::prepare(bed, "rehearsal", *variant, workload).await?;
+            batch.run().await?;
+            batch.delete().await?;
+        }
+        Ok(())
+    }
+
     /// Creates all runs at once, and waits for their end.
     pub(crate) async fn run(&self) -> Result<BatchOutcome> {
         let client = self.bed.client().await?;

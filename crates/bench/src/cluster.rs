@@ -3,6 +3,7 @@
 use anyhow::{Context, Result, bail};
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use k8s_openapi::api::events::v1::Event;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, PostParams, PropagationPolicy};
 use kube::{Client, Resource};
 use serde::Serialize;
@@ -171,6 +172,12 @@ pub(crate) async fn delete_runs(bed: &Testbed, namespace: &str) -> Result<()> {
 pub(crate) async fn delete_pods(bed: &Testbed, namespace: &str) -> Result<()> {
     let api: Api<Pod> = Api::namespaced(bed.client().await?, namespace);
     delete_all(bed, &api, &DeleteParams::default().grace_period(0)).await
+}
+
+/// Deletes all Events of a namespace.
+pub(crate) async fn delete_events(bed: &Testbed, namespace: &str) -> Result<()> {
+    let api: Api<Event> = Api::namespaced(bed.client().await?, namespace);
+    delete_all(bed, &api, &DeleteParams::default()).await
 }
 
 async fn delete_all<K>(bed: &Testbed, api: &Api<K>, params: &DeleteParams) -> Result<()>

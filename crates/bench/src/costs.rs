@@ -2,6 +2,7 @@
 
 use crate::admission;
 use crate::batch::{Batch, RunVariant, Workload, variants};
+use crate::cluster;
 use crate::part::{BenchPart, Effort};
 use crate::scenario::Scenario;
 use crate::stats::number;
@@ -62,9 +63,11 @@ async fn measure(effort: &Effort) -> Result<Vec<Scenario>> {
     admission::install(&bed).await?;
     let size = effort.pick(20, 2);
     bed.add_nodes(&Nodes::new("node", size + size / 5 + 2)).await?;
+    let all = variants(&[DISABLED, COMPLETED, BY_POLICIES, ISOLATE]);
+    Batch::rehearse(&bed, &all, Workload::diamonds(effort, size)).await?;
     let mut windows = Vec::new();
     for round in 0..effort.rounds {
-        let mut order = variants(&[DISABLED, COMPLETED, BY_POLICIES, ISOLATE]);
+        let mut order = all.clone();
         fastrand::shuffle(&mut order);
         for variant in order {
             let window = one_round(effort, &bed, round, variant, size).await;
@@ -94,17 +97,19 @@ async fn one_round(
         Workload::diamonds(effort, size),
     )
     .await?;
+    cluster::delete_events(bed, &batch.namespace).await?;
     let length = effort.pick(WINDOW, QUICK_WINDOW);
     let (from, written) = (Timestamp::now(), stored::written(bed).await?);
     let run = stored::highest_during(bed, &batch.namespace, batch.run());
     let (ended, ()) = futures::join!(run, tokio::time::sleep(length));
     let (outcome, highest) = ended?;
+    let at_end = Stored::read(bed, &batch.namespace).await?;
     let window = Window {
         namespace: batch.namespace.clone(),
         from,
         to: Timestamp::now(),
-        highest: kilobytes(highest),
-        at_end: Stored::read(bed, &batch.namespace).await?,
+        highest: kilobytes(highest.max(at_end.total())),
+        at_end,
         written: (stored::written(bed).await? - written) / 1e3,
     };
     let outcome = outcome?;

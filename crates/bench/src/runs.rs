@@ -9,14 +9,28 @@ use crate::scenario::{Figures, Scenario};
 use crate::stats::number;
 use crate::variants::{BY_POLICIES, COMPLETED, DISABLED, ISOLATE};
 use anyhow::{Context, Error, Result};
+use std::time::Duration;
 use testbed::product::Installed;
 use testbed::{Limits, Nodes, Part, Testbed, probe};
+use tokio::time::sleep;
 
 const CPU: &str = "CPU of all processes, ms per run";
+const SERVER_CPU: &str = "CPU of the API server, ms per run";
+const ETCD_CPU: &str = "CPU of etcd, ms per run";
+const SCHEDULER_CPU: &str = "CPU of the scheduler, ms per run";
+const MANAGER_CPU: &str = "CPU of the controller manager, ms per run";
+const TEKTON_CPU: &str = "CPU of Tekton's controller, ms per run";
+const TEKTON_WEBHOOK_CPU: &str = "CPU of Tekton's webhook, ms per run";
+const KWOK_CPU: &str = "CPU of KWOK, ms per run";
 const OUR_CPU: &str = "CPU of pod-affinity, ms per run";
+const OUR_CPU_AT_REST: &str = "CPU of pod-affinity at rest in the same time, ms per run";
 const OUR_MEMORY: &str = "memory of pod-affinity, MB";
 const REQUESTS: &str = "requests per run";
 const RECONCILIATIONS: &str = "reconciliations of pod-affinity per run";
+/// Long enough: at rest, the processes use about two milliseconds in a second, and the kernel counts in steps of ten.
+const REST: Duration = Duration::from_secs(30);
+/// The number of runs in a rehearsal, if a scenario has as many.
+const REHEARSED: usize = 20;
 const RECONCILIATION_COUNT: &str = "pod_affinity_reconcile_seconds_count";
 /// The variants of many runs, whose measurement takes long.
 const MAIN: [&str; 4] = [DISABLED, ISOLATE, COMPLETED, BY_POLICIES];
@@ -24,25 +38,20 @@ const MAIN: [&str; 4] = [DISABLED, ISOLATE, COMPLETED, BY_POLICIES];
 const METHOD: &str = "runs of four tasks in three levels are created at the same time, with enough nodes for all of them. \
 pod-affinity is installed in every variant, with two replicas of each process. It has nothing to do in the variants without its \
 label. Policies and webhook are both installed, each for its own namespaces. CPU is the CPU time of the processes between the \
-creation of the first run and the end of the last run. The API server counts the requests; leases and watches are left out, the \
-requests of the measuring program (one POST for each run) are not. Memory is the highest value of the largest of the four \
-processes of pod-affinity. With colocateAlways, pipelineruns and disabled, runs share nodes: these variants need fewer nodes.";
+creation of the first run and the end of the last run. CPU at rest is that of pod-affinity's processes without runs, measured for \
+thirty seconds. The API server counts the requests; leases and watches are left out, the requests of the measuring program (one \
+POST for each run) are not. Memory is that of the largest of the four processes of pod-affinity at the end of the runs. With \
+colocateAlways, pipelineruns and disabled, runs share nodes: these variants need fewer nodes.";
 
 /// All processes that work for a run. The measuring program is not one of them.
 const PROCESSES: [(&str, &[Part]); 8] = [
-    ("CPU of the API server, ms per run", &[Part::ApiServer]),
-    ("CPU of etcd, ms per run", &[Part::Etcd]),
-    ("CPU of the scheduler, ms per run", &[Part::Scheduler]),
-    (
-        "CPU of the controller manager, ms per run",
-        &[Part::ControllerManager],
-    ),
-    (
-        "CPU of Tekton's controller, ms per run",
-        &[Part::TektonController],
-    ),
-    ("CPU of Tekton's webhook, ms per run", &[Part::TektonWebhook]),
-    ("CPU of KWOK, ms per run", &[Part::Kwok]),
+    (SERVER_CPU, &[Part::ApiServer]),
+    (ETCD_CPU, &[Part::Etcd]),
+    (SCHEDULER_CPU, &[Part::Scheduler]),
+    (MANAGER_CPU, &[Part::ControllerManager]),
+    (TEKTON_CPU, &[Part::TektonController]),
+    (TEKTON_WEBHOOK_CPU, &[Part::TektonWebhook]),
+    (KWOK_CPU, &[Part::Kwok]),
     (OUR_CPU, &POD_AFFINITY),
 ];
 
@@ -77,6 +86,14 @@ pub(crate) const MANY_RUNS: BenchPart = BenchPart {
         FIRST_POD,
         CPU,
         OUR_CPU,
+        OUR_CPU_AT_REST,
+        SERVER_CPU,
+        ETCD_CPU,
+        SCHEDULER_CPU,
+        MANAGER_CPU,
+        TEKTON_CPU,
+        TEKTON_WEBHOOK_CPU,
+        KWOK_CPU,
         RECONCILIATIONS,
         REQUESTS,
         OUR_MEMORY,
@@ -124,6 +141,9 @@ async fn measure(
     let most = sizes.iter().max().copied().unwrap_or_default();
     bed.add_nodes(&Nodes::new("node", most + most / 5 + 2)).await?;
     let installed = admission::install(&bed).await?;
+    let rehearsed = Workload::diamonds(effort, most.min(REHEARSED));
+    Batch::rehearse(&bed, variants, rehearsed).await?;
+    let at_rest = cpu_at_rest(&bed, effort.pick(REST, Duration::from_secs(1))).await?;
     let mut scenarios = Vec::new();
     for size in sizes {
         let title = if size == 1 {
@@ -135,19 +155,36 @@ async fn measure(
         let measured = Scenario::measure(title, effort.rounds, variants, name, async |round, variant| {
             let workload = Workload::diamonds(effort, size);
             let batch = Batch::prepare(&bed, &format!("size-{size}-{round}"), variant, workload).await?;
-            figures(&bed, &installed, batch, size).await
+            figures(&bed, &installed, batch, size, at_rest).await
         });
         scenarios.push(measured.await?);
     }
     Ok(scenarios)
 }
 
-async fn figures(bed: &Testbed, installed: &Installed, batch: Batch<'_>, size: usize) -> Result<Figures> {
+/// The CPU seconds of pod-affinity in a second without runs.
+async fn cpu_at_rest(bed: &Testbed, time: Duration) -> Result<f64> {
+    let before = cluster::cpu(bed, &POD_AFFINITY)?;
+    sleep(time).await;
+    Ok((cluster::cpu(bed, &POD_AFFINITY)? - before) / time.as_secs_f64())
+}
+
+async fn figures(
+    bed: &Testbed,
+    installed: &Installed,
+    batch: Batch<'_>,
+    size: usize,
+    at_rest: f64,
+) -> Result<Figures> {
     let before = Counters::read(bed, installed).await?;
     let outcome = batch.run().await?;
     let usage = before.until_now(bed, installed, size).await?;
     batch.delete().await?;
-    Ok(outcome.figures()?.into_iter().chain(usage).collect())
+    let at_rest = at_rest * 1e3 * outcome.duration()?.as_secs_f64() / number(size);
+    let mut figures = outcome.figures()?;
+    figures.push((OUR_CPU_AT_REST, at_rest));
+    figures.extend(usage);
+    Ok(figures)
 }
 
 /// The CPU time and the requests since the start of the processes.
@@ -180,7 +217,7 @@ impl Counters {
         let pairs = now.cpu.iter().zip(&self.cpu);
         let cpu: Vec<_> = pairs.map(|(now, before)| per_run((now - before) * 1e3)).collect();
         let verbs = VERBS.map(|(verb, name)| (name, per_run(now.requests.since(&self.requests, verb))));
-        let (_, peak) = cluster::highest_memory(bed, &POD_AFFINITY)?;
+        let (resident, _) = cluster::highest_memory(bed, &POD_AFFINITY)?;
         let mut figures = vec![
             (CPU, cpu.iter().sum()),
             (REQUESTS, verbs.iter().map(|(_, count)| count).sum()),
@@ -188,7 +225,7 @@ impl Counters {
                 RECONCILIATIONS,
                 per_run(now.reconciliations - self.reconciliations),
             ),
-            (OUR_MEMORY, peak),
+            (OUR_MEMORY, resident),
         ];
         figures.extend(PROCESSES.iter().map(|(name, _)| *name).zip(cpu));
         figures.extend(verbs);

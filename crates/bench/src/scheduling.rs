@@ -24,6 +24,7 @@ const TOGETHER: &str = "queued together, s";
 const HELD: &str = "tasks after placeholders, s";
 const UNRELATED: &str = "unrelated pods, s";
 const CPU: &str = "CPU of the scheduler, s";
+const HELD_CPU: &str = "tasks after placeholders, CPU of the scheduler, s";
 const FAILED: &str = "failed attempts";
 const RUNS: &str = "runs";
 const OTHERS: &str = "others";
@@ -40,7 +41,7 @@ pub(crate) const PART: BenchPart = BenchPart {
         path: the scheduler's feature gate InterPodAffinityHostnameFastPath, alpha in Kubernetes 1.37 and off by default.",
     in_quick: true,
     measure: |runtime, effort| runtime.block_on(measure(effort)),
-    figures: &[TOGETHER, HELD, UNRELATED, CPU, FAILED],
+    figures: &[TOGETHER, HELD, UNRELATED, CPU, HELD_CPU, FAILED],
     ratios: &[
         (TOGETHER, ISOLATE),
         (HELD, ISOLATE),
@@ -122,7 +123,7 @@ async fn one_round(bed: &Testbed, variant: SchedulerVariant, runs: usize) -> Res
         .await?
         .check(variant.shape)?;
     delete(bed).await?;
-    figures.push((HELD, held.seconds));
+    figures.extend([(HELD, held.seconds), (HELD_CPU, held.cpu)]);
     Ok(figures)
 }
 

@@ -3,68 +3,31 @@
 
 use crate::support::SOON;
 use crate::support::auditor::Auditor;
+use crate::support::autoscalers::{Autoscaler, FIXED, bed, delete_runs, until_left};
 use crate::support::events::notes;
 use crate::support::objects::changes;
-use crate::support::pool::PooledTestbed;
 use crate::support::runs::{create, let_end_once_bound, nodes_of, of_pipeline};
-use crate::support::testbeds::fresh;
 use futures::StreamExt;
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::ResourceExt;
-use kube::api::{Api, DeleteParams, DynamicObject, ListParams};
+use kube::api::{Api, DynamicObject, ListParams};
 use kube::runtime::watcher;
 use placement::keys;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use testbed::Testbed;
 use testbed::runs::{self, RunSpec, State};
-use testbed::{NodeGroup, Nodes, Part, Testbed};
 use tokio::task::JoinHandle;
 
 /// Nodes that are created within this time of one another count as one step.
 const ONE_STEP: Duration = Duration::from_millis(1_500);
 /// The namespace of every second run.
 const OTHER: &str = "other";
-/// Number of nodes of 2 CPU that exist from the start and stay.
-pub(crate) const FIXED: usize = 3;
 /// Number of concurrent runs: many more than nodes.
 const MANY: usize = 20;
-
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Autoscaler {
-    Cluster,
-    Karpenter,
-}
-
-impl Autoscaler {
-    pub(crate) fn part(self) -> Part {
-        match self {
-            Self::Cluster => Part::ClusterAutoscaler,
-            Self::Karpenter => Part::Karpenter,
-        }
-    }
-}
-
-/// A testbed with a few nodes and an autoscaler that adds nodes.
-pub(crate) async fn bed(autoscaler: Autoscaler) -> PooledTestbed {
-    let bed = fresh(0).await;
-    bed.add_nodes(&Nodes::new("fixed", FIXED).size("2", "8Gi"))
-        .await
-        .unwrap();
-    match autoscaler {
-        Autoscaler::Cluster => {
-            let groups = [
-                NodeGroup::new("two", 0, 30).size("2", "8Gi"),
-                NodeGroup::new("eight", 0, 30).size("8", "32Gi"),
-            ];
-            bed.start_autoscaler(&groups).await.unwrap();
-        }
-        Autoscaler::Karpenter => bed.start_karpenter().await.unwrap(),
-    }
-    bed
-}
 
 /// Records every node that is created.
 struct Growth {
@@ -184,35 +147,6 @@ fn small_then_large(name: &str) -> RunSpec {
         .sized_task("large", &["small"], &json!({"cpu": "4"}))
         .opted_in("true")
         .lasting("2s")
-}
-
-pub(crate) async fn delete_runs(bed: &Testbed) {
-    let api = runs::runs(&bed.client().await.unwrap(), "default");
-    api.delete_collection(&DeleteParams::default(), &ListParams::default())
-        .await
-        .unwrap();
-}
-
-/// Waits until only the fixed nodes and this many others are left, and returns how long that took.
-pub(crate) async fn until_left(bed: &Testbed, others: usize) -> Duration {
-    let start = Instant::now();
-    let nodes: Api<Node> = Api::all(bed.client().await.unwrap());
-    bed.until(format!("{others} new nodes to be left"), SOON, async || {
-        let listed = nodes
-            .list(&ListParams::default())
-            .await
-            .map_err(|error| error.to_string())?;
-        let names: Vec<_> = listed.items.iter().map(ResourceExt::name_any).collect();
-        let fixed = names.iter().filter(|name| name.starts_with("fixed")).count();
-        if (fixed, names.len()) == (FIXED, FIXED + others) {
-            Ok(())
-        } else {
-            Err(names.join(" "))
-        }
-    })
-    .await
-    .unwrap();
-    start.elapsed()
 }
 
 /// Creates one run more than nodes, later many runs at once, and waits until the new nodes are removed.

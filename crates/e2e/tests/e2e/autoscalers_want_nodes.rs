@@ -1,8 +1,8 @@
 //! Autoscalers that want a node which a run uses, or gets at this moment: a node that another run left, the node of a run between two
 //! tasks, a node that expires, and a spot node before its interruption.
 
-use crate::autoscalers::{Autoscaler, bed, delete_runs, until_left};
 use crate::support::SOON;
+use crate::support::autoscalers::{Autoscaler, bed, delete_runs, until_left};
 use crate::support::custom_runs::{custom_run, end_custom_run, with_custom_task};
 use crate::support::events::reasons;
 use crate::support::objects::{node_of, patch_node};

@@ -1,10 +1,10 @@
 //! `doctor` finds each planted fault, one after another, and finds nothing on a healthy installation with the webhook or
 //! with policies.
 
-use crate::policies_at_work::admission;
 use crate::support::SOON;
 use crate::support::cli::{CliOutput, plain, tool};
 use crate::support::install::{POLICIES, install};
+use crate::support::objects::admission;
 use crate::support::pool;
 use crate::support::runs::create;
 use crate::support::usage::Counted;

@@ -1,8 +1,8 @@
 //! Kubernetes and Tekton are upgraded while labelled runs are held and running: no run is lost, and no run is split.
 
-use crate::faults::{OURS, Runs, is_held, keep_alive_on};
 use crate::support::SOON;
 use crate::support::auditor::Auditor;
+use crate::support::faulted_runs::{OURS, Runs, is_held, keep_alive_on};
 use crate::support::pool;
 use std::process::Command;
 use testbed::pace::SHORT_LEASE;

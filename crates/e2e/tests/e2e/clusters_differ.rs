@@ -108,8 +108,8 @@ async fn a_task_with_its_own_anti_affinity_starts_after_the_other_pod_is_deleted
     bed.until_succeeded(&run, SOON).await.unwrap();
 }
 
-/// How much later a run with a rejected pod ends: three seconds, and up to the fifth attempt, after 30 s, on a busy machine. Without
-/// pod-affinity, Tekton needs a minute.
+/// How much later a run with a rejected pod ends: usually three seconds, on a busy machine with the fifth attempt, after 30 s.
+/// Tekton alone needs a minute.
 const REFUSAL: Duration = Duration::from_secs(40);
 /// The first two pauses before pod-affinity tells Tekton to try again.
 const PAUSES: Duration = Duration::from_secs(6);

@@ -68,7 +68,7 @@ async fn a_waiting_run_gets_events_with_the_latest_messages_of_scheduler_and_aut
     bed.start_autoscaler(&[NodeGroup::new("pool", 0, 5)])
         .await
         .unwrap();
-    // Does not answer before the first event.
+    // No answer before the first event.
     bed.pause(Part::ClusterAutoscaler).unwrap();
     let template = json!({"podTemplate": {"nodeSelector": {"disk": "ssd"}}});
     let run = RunSpec::new("default", "waits")

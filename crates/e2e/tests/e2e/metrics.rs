@@ -2,10 +2,10 @@
 
 use crate::support::SOON;
 use crate::support::events::until_event;
+use crate::support::kubectl::workspace;
 use crate::support::objects::quota;
 use crate::support::pool;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
 use testbed::runs::RunSpec;
 use testbed::{Nodes, Testbed, probe};
 
@@ -19,13 +19,9 @@ pub(crate) struct Metric {
     pub(crate) labels: BTreeMap<String, BTreeSet<String>>,
 }
 
-pub(crate) fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
 /// The tables of docs/reference.md, section Metrics.
 pub(crate) fn documented() -> Metrics {
-    let text = std::fs::read_to_string(repository().join("docs/reference.md")).unwrap();
+    let text = std::fs::read_to_string(workspace().join("docs/reference.md")).unwrap();
     let (_, metrics) = text.split_once("\n## Metrics\n").unwrap();
     let (metrics, _) = metrics.split_once("\n## ").unwrap();
     let rows = metrics.lines().filter_map(|line| {

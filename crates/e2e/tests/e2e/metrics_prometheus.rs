@@ -1,9 +1,9 @@
 //! A real Prometheus scrapes an installation, evaluates the alert rules, and answers every query of the dashboard.
 
-use crate::metrics::repository;
 use crate::metrics_queries::{alerts, dashboard, panels, text, yaml};
 use crate::support::SOON;
 use crate::support::events::until_event;
+use crate::support::kubectl::workspace;
 use crate::support::objects::quota;
 use crate::support::pool;
 use crate::support::runs::{bound_task, create, nodes_after, small_then};
@@ -14,6 +14,7 @@ use axum::routing::get;
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::{Api, ListParams, Patch, PatchParams};
 use kube::{Client, ResourceExt};
+use placement::keys;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -265,7 +266,7 @@ fn has_labels(series: &Value, legend: &str) -> bool {
 fn monitored(installed: &Installed) -> Vec<Value> {
     let monitor = yaml("service-monitor.yaml");
     let wanted = monitor["spec"]["selector"]["matchLabels"].as_object().unwrap();
-    let mut services = testbed::apply::documents(&repository().join("config/600-services.yaml")).unwrap();
+    let mut services = testbed::apply::documents(&workspace().join("config/600-services.yaml")).unwrap();
     services.retain(|service| {
         let labels = &service["metadata"]["labels"];
         wanted.iter().all(|(name, value)| labels[name] == *value)

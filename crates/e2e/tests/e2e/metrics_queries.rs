@@ -1,7 +1,8 @@
 //! The dashboard and the alert rules: every query parses and uses metrics of docs/reference.md, every alert has a runbook, and
 //! the dashboard has the structure that Grafana loads. Grafana itself is not run.
 
-use crate::metrics::{Metric, Metrics, documented, repository};
+use crate::metrics::{Metric, Metrics, documented};
+use crate::support::kubectl::workspace;
 use promql_parser::label::{MatchOp, Matcher};
 use promql_parser::parser::{self, Expr, VectorSelector};
 use promql_parser::util::{ExprVisitor, walk_expr};
@@ -33,7 +34,7 @@ const PANELS: [&str; 3] = ["row", "stat", "timeseries"];
 const COLUMNS: u64 = 24;
 
 pub(crate) fn overlay(file: &str) -> String {
-    fs::read_to_string(repository().join("config/components/monitoring").join(file)).unwrap()
+    fs::read_to_string(workspace().join("config/components/monitoring").join(file)).unwrap()
 }
 
 pub(crate) fn yaml(file: &str) -> Value {
@@ -248,7 +249,7 @@ fn every_alert_uses_existing_metrics_and_has_all_annotations() {
             text(alert, "/annotations/runbook"),
             format!("docs/runbooks/{name}.md")
         );
-        let page = fs::read_to_string(repository().join(text(alert, "/annotations/runbook"))).unwrap();
+        let page = fs::read_to_string(workspace().join(text(alert, "/annotations/runbook"))).unwrap();
         let step = text(alert, "/annotations/first_step");
         assert!(page.contains(&format!("\n{step}\n")), "{name}: {step}");
     }
@@ -260,13 +261,13 @@ fn each_alert_has_a_page_and_each_page_an_alert() {
         .iter()
         .map(|alert| format!("{}.md", text(alert, "/alert")))
         .collect();
-    let folder = fs::read_dir(repository().join("docs/runbooks")).unwrap();
+    let folder = fs::read_dir(workspace().join("docs/runbooks")).unwrap();
     let pages: BTreeSet<_> = folder
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
     assert_eq!(alerts, pages);
     for page in pages {
-        let text = fs::read_to_string(repository().join("docs/runbooks").join(&page)).unwrap();
+        let text = fs::read_to_string(workspace().join("docs/runbooks").join(&page)).unwrap();
         let title = format!("# {}\n", page.trim_end_matches(".md"));
         assert!(text.starts_with(&title), "{page}");
         for section in [

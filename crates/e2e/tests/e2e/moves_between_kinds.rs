@@ -16,7 +16,7 @@ use testbed::{Nodes, Testbed};
 
 /// Tasks that alternate between two kinds of nodes.
 const TASKS: usize = 8;
-/// The most time that a move may add: about two seconds, and less than `move-after` on a busy machine.
+/// The most time that a move may add: usually two seconds. Less than `move-after`, which the run must not wait for.
 const MOVE: Duration = Duration::from_secs(6);
 /// Tekton repeats the first update of a TaskRun's status after a conflict, and then writes a later `startTime`.
 const START_TIME_CHANGE: SignedDuration = SignedDuration::from_secs(2);

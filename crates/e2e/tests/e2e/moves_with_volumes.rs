@@ -5,8 +5,8 @@ use crate::support::assistants::until_assistants_on;
 use crate::support::auditor::Auditor;
 use crate::support::cli::explain_until;
 use crate::support::events::{notes, until_event};
-use crate::support::fake_csi::Attacher;
-use crate::support::objects::{cordon, node_of, patch_node, uncordon};
+use crate::support::fake_csi::{Attacher, add_attaching_nodes};
+use crate::support::objects::{cordon, node_of, uncordon};
 use crate::support::placeholders::{bound_placeholder, pods, until_no_placeholder};
 use crate::support::pvcs::{create_pvc, create_pvc_of, with_pvc};
 use crate::support::runs::{
@@ -170,14 +170,6 @@ async fn a_volume_that_is_attached_to_the_old_node_is_detached_before_it_follows
 
 async fn add_attaching_node(bed: &Testbed, prefix: &str, cpu: &str) {
     add_attaching_nodes(bed, &Nodes::new(prefix, 1).size(cpu, "16Gi")).await;
-}
-
-/// Nodes with the annotation by which a kubelet asks the attach-detach controller to manage its volumes.
-pub(crate) async fn add_attaching_nodes(bed: &Testbed, nodes: &Nodes) {
-    let managed = json!({"volumes.kubernetes.io/controller-managed-attach-detach": "true"});
-    for node in bed.add_nodes(nodes).await.unwrap() {
-        patch_node(bed, &node, json!({"metadata": {"annotations": managed}})).await;
-    }
 }
 
 /// The node stays reserved, and the PVC is released.

@@ -2,9 +2,9 @@
 //!
 //! These tests do not set clocks: unit tests of `runtime`, with a clock of their own, cover jumps of the clock.
 
-use crate::metrics::repository;
 use crate::nothing_lost::{installed, until_ready};
 use crate::support::SOON;
+use crate::support::kubectl::workspace;
 use crate::support::load::{Counted, Load, alone};
 use crate::support::pool::PooledTestbed;
 use crate::support::testbeds::{kill_webhooks, start_controllers, stop_controllers};
@@ -152,7 +152,7 @@ impl Certificates {
             })
             .await
             .unwrap();
-        let manifest = repository().join("config/400-secret.yaml");
+        let manifest = workspace().join("config/400-secret.yaml");
         let client = self.bed.client().await.unwrap();
         apply::apply_all(&client, &apply::documents(&manifest).unwrap())
             .await

@@ -4,6 +4,7 @@
 use crate::policies_and_webhook::{Answer, POLICIES, install_both, pod, send};
 use crate::policies_corpus::with_reserve;
 use crate::support::SOON;
+use crate::support::objects::admission;
 use crate::support::runs::{create, nodes_after, nodes_of};
 use crate::support::testbeds::fresh_by;
 use jiff::Timestamp;
@@ -176,11 +177,4 @@ async fn add_mutation(client: &Client, [group, resource]: [&str; 2], condition: 
         admission("MutatingAdmissionPolicyBinding", OTHER, &binding),
     ];
     apply_all(client, &objects).await.unwrap();
-}
-
-pub(crate) fn admission(kind: &str, name: &str, spec: &Value) -> Value {
-    json!({
-        "apiVersion": "admissionregistration.k8s.io/v1", "kind": kind,
-        "metadata": {"name": name}, "spec": spec,
-    })
 }

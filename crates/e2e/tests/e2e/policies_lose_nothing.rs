@@ -1,9 +1,9 @@
 //! With policies, kills of controllers and API servers lose nothing: no pod and no run is admitted without the policies, and
 //! each run succeeds on one node.
 
-use crate::faults::{CONTROLLERS, OURS, Runs, is_held};
 use crate::support::SOON;
 use crate::support::auditor::Auditor;
+use crate::support::faulted_runs::{CONTROLLERS, OURS, Runs, is_held};
 use crate::support::load::{GENTLE, Load, Lost, WITHOUT_TERMS};
 use crate::support::testbeds::{fresh_by, start_controllers};
 use std::time::Duration;

@@ -1,10 +1,10 @@
 //! Switches from the webhook to policies and back with the commands of the overlay's page, while runs and pods are created
 //! continuously.
 
-use crate::faults::CONTROLLERS;
 use crate::support::SOON;
 use crate::support::auditor::Auditor;
 use crate::support::cli::binary;
+use crate::support::faulted_runs::CONTROLLERS;
 use crate::support::install::{follow, plugins};
 use crate::support::kubectl::{file, kubectl, rendered, workspace};
 use crate::support::load::{GENTLE, Load};

@@ -1,8 +1,8 @@
 //! The scheduler is killed while its bindings are delayed.
 
-use crate::faults::{Runs, keep_alive_on};
 use crate::support::SOON;
 use crate::support::auditor::Auditor;
+use crate::support::faulted_runs::{Runs, keep_alive_on};
 use crate::support::load::alone;
 use crate::support::placeholders::pods;
 use crate::support::pool::{self, PooledTestbed};

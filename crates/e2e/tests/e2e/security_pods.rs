@@ -1,10 +1,10 @@
 //! pod-affinity's pods under Pod Security `restricted`, as the API server enforces it, and in a cluster that assigns users
 //! as OpenShift does.
 
-use crate::policies_at_work::admission;
 use crate::support::SOON;
 use crate::support::events::{reasons, until_event};
 use crate::support::kubectl::{parsed, workspace};
+use crate::support::objects::admission;
 use crate::support::placeholders::{bound_placeholder, pods};
 use crate::support::runs::{create, let_succeed, nodes_of};
 use crate::support::testbeds::{fresh, installed};

@@ -6,6 +6,8 @@ use std::time::Duration;
 pub(crate) mod assistants;
 /// Watches a testbed during a test, and reports each run that shares a node or is split.
 pub(crate) mod auditor;
+/// A testbed with an autoscaler.
+pub(crate) mod autoscalers;
 /// Acts as cert-manager's controller and cainjector.
 pub(crate) mod cert_manager;
 /// The command line tool, run against a testbed.
@@ -18,6 +20,8 @@ pub(crate) mod custom_runs;
 pub(crate) mod events;
 /// A CSI driver that attaches block volumes and creates zonal volumes.
 pub(crate) mod fake_csi;
+/// Runs that a fault affects.
+pub(crate) mod faulted_runs;
 /// Runs all tests in the right order, and prints the report at the end.
 pub(crate) mod harness;
 /// helm, with the chart of a release.

@@ -1,12 +1,12 @@
 //! Volumes in both of Tekton's settings that pod-affinity supports: a run is on a node on which its volumes can be used, for
 //! each volume binding mode.
 
-use crate::moves_with_volumes::add_attaching_nodes;
 use crate::support::SOON;
 use crate::support::assistants::until_assistants_on;
 use crate::support::events::{reasons, until_event};
-use crate::support::fake_csi::Attacher;
-use crate::support::fake_csi::{DEFAULT_ZONE, IMMEDIATE, Provisioner, WITH_THE_FIRST_POD};
+use crate::support::fake_csi::{
+    Attacher, DEFAULT_ZONE, IMMEDIATE, Provisioner, WITH_THE_FIRST_POD, add_attaching_nodes,
+};
 use crate::support::objects::node_of;
 use crate::support::placeholders::pods;
 use crate::support::pvcs::{create_pvc_of, with_pvc, with_workspace};

@@ -1,9 +1,10 @@
 //! Volumes that only some tasks of a run mount, and that cannot all be used on one node: each task is on a node of its own volume.
 
-use crate::moves_with_volumes::add_attaching_nodes;
 use crate::support::SOON;
 use crate::support::events::reasons;
-use crate::support::fake_csi::{Attacher, DEFAULT_ZONE, IMMEDIATE, Provisioner, WITH_THE_FIRST_POD};
+use crate::support::fake_csi::{
+    Attacher, DEFAULT_ZONE, IMMEDIATE, Provisioner, WITH_THE_FIRST_POD, add_attaching_nodes,
+};
 use crate::support::objects::node_of;
 use crate::support::placeholders::bound_placeholder;
 use crate::support::pvcs::{create_pvc, create_pvc_of, with_workspace_of};

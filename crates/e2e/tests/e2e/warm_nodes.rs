@@ -1,9 +1,9 @@
 //! The overlay of warm nodes: the next run takes an idle node at once, without waiting for the autoscaler, which adds
 //! another node in the background.
 
-use crate::autoscalers::{Autoscaler, FIXED, bed, delete_runs, until_left};
 use crate::support::SOON;
 use crate::support::auditor::Auditor;
+use crate::support::autoscalers::{Autoscaler, FIXED, bed, delete_runs, until_left};
 use crate::support::events::until_event;
 use crate::support::kubectl::{file, kubectl, parsed, rendered, workspace};
 use crate::support::objects::node_of;

@@ -74,7 +74,7 @@ fn row(test: &Nightly) -> Result<Row> {
     let status = Command::new("bash")
         .args(["-euo", "pipefail", "-c", test.command])
         .env("POD_AFFINITY_TESTS", "nightly")
-        // Would leave out tests.
+        // It leaves out tests.
         .env_remove("POD_AFFINITY_ADMISSION")
         .current_dir(e2e::workspace())
         .stdin(Stdio::null())

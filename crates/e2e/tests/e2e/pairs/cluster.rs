@@ -4,10 +4,10 @@
 use super::AT_ONCE;
 use super::manifest::DATABASE;
 use super::place::{Place, runtime_class};
-use crate::moves_with_volumes::add_attaching_nodes;
 use crate::support::SOON;
 use crate::support::fake_csi::Attacher;
 use crate::support::fake_csi::Provisioner;
+use crate::support::fake_csi::add_attaching_nodes;
 use crate::support::objects::cordon;
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::Client;

@@ -3,7 +3,7 @@
 //! first pod that mounts the PVC.
 
 use crate::support::SOON;
-use crate::support::objects::changes;
+use crate::support::objects::{changes, patch_node};
 use crate::support::placeholders::pods;
 use crate::support::pvcs::create_pvc_of;
 use futures::StreamExt;
@@ -16,7 +16,7 @@ use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use testbed::{Testbed, apply};
+use testbed::{Nodes, Testbed, apply};
 use tokio::task::JoinHandle;
 
 /// The name of the CSI driver.
@@ -25,6 +25,14 @@ pub(crate) const DRIVER: &str = "slow.example.com";
 const FINALIZER: &str = "external-attacher/slow-example-com";
 /// How long a detachment takes: longer than a run needs to be bound to its next node.
 const DETACHING: Duration = Duration::from_secs(4);
+
+/// Nodes with the annotation by which a kubelet asks the attach-detach controller to manage its volumes.
+pub(crate) async fn add_attaching_nodes(bed: &Testbed, nodes: &Nodes) {
+    let managed = json!({"volumes.kubernetes.io/controller-managed-attach-detach": "true"});
+    for node in bed.add_nodes(nodes).await.unwrap() {
+        patch_node(bed, &node, json!({"metadata": {"annotations": managed}})).await;
+    }
+}
 
 /// The nodes that each volume is attached to, all nodes that had a volume, and the violations.
 #[derive(Default)]

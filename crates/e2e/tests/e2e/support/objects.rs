@@ -98,3 +98,11 @@ where
     let changes = watcher(api, config).default_backoff().applied_objects();
     changes.filter_map(async |changed| changed.ok()).boxed()
 }
+
+/// An object of the API group of admission policies.
+pub(crate) fn admission(kind: &str, name: &str, spec: &Value) -> Value {
+    json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": kind,
+        "metadata": {"name": name}, "spec": spec,
+    })
+}

@@ -108,8 +108,7 @@ pub(crate) async fn bound_task(bed: &Testbed, run: &RunSpec, task: &str) -> Pod 
     .unwrap()
 }
 
-/// The pod of one task of the run, after KWOK has started the pod. KWOK does not end a pod that KWOK has not started on a
-/// node that still exists.
+/// The pod of one task of the run, after KWOK has started the pod. If the node is deleted earlier, KWOK never ends the pod.
 pub(crate) async fn running_task(bed: &Testbed, run: &RunSpec, task: &str) -> Pod {
     bed.until(format!("task {task} to run"), SOON, async || {
         let pod = bound_task(bed, run, task).await;

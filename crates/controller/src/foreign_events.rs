@@ -17,6 +17,9 @@ use serde::Deserialize;
 pub(crate) const OVER_QUOTA: &str = "ExceededResourceQuota";
 /// The most bytes of a message that are kept. The longest message of the scheduler and of a quota is shorter.
 const LONGEST: usize = 1024;
+/// The longest name of an object, and more than the 36 characters of a UID. Events may have any text there, up to megabytes.
+const LONGEST_NAME: usize = 253;
+const LONGEST_UID: usize = 64;
 
 /// Events by namespace, name of the object, and name of the event.
 pub(crate) type Events = Index<EventKey, ObservedEvent>;
@@ -138,14 +141,19 @@ pub(crate) fn can_be_task_of(task: &str, run: &str) -> bool {
 impl EventView {
     fn reduced(&self) -> Option<Reduced<EventKey, ObservedEvent>> {
         let metadata = &self.metadata;
+        let name = self.involved_object.name.as_deref()?;
+        let uid = self.involved_object.uid.as_deref().unwrap_or_default();
+        if name.len() > LONGEST_NAME || uid.len() > LONGEST_UID {
+            return None;
+        }
         let key = (
             metadata.namespace.clone()?,
-            self.involved_object.name.clone()?,
+            name.to_owned(),
             metadata.name.clone()?,
         );
         let message = self.message.as_deref().unwrap_or_default();
         let event = ObservedEvent {
-            uid: self.involved_object.uid.clone().unwrap_or_default(),
+            uid: uid.to_owned(),
             last_seen: self.last_seen(),
             version: metadata.resource_version.clone().unwrap_or_default(),
             message: message[..message.floor_char_boundary(LONGEST)].to_owned(),

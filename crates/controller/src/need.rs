@@ -25,6 +25,8 @@ use tracing::debug;
 
 /// The most Task objects that are read for one run.
 const MOST_TASKS: usize = 20;
+/// The most pods of a run whose usage is recorded: the time of the comparison is quadratic.
+const MOST_PODS: usize = 200;
 
 /// What the definitions of a run's tasks say, as far as they can be read. Tasks that opted out are left out: other nodes run them.
 #[derive(Debug, Default)]
@@ -36,17 +38,24 @@ pub(crate) struct Definitions {
 }
 
 impl Cluster {
-    /// The node, the requests and the times of each task pod. After an error the run gets no record, which is not worth a delay.
+    /// The node, the requests and the times of each task pod. After an error, or with very many pods, the run gets no record, which is
+    /// not worth a delay.
     pub(crate) async fn stints(&self, observed: &Observation) -> Vec<PodUsage> {
         let and_one = |mut stints: Vec<PodUsage>, pod: &PodView| {
-            stints.extend(stint(pod, observed.now));
+            if stints.len() <= MOST_PODS {
+                stints.extend(stint(pod, observed.now));
+            }
             stints
         };
         let stints = self.fold_task_pods(Operation::RecordUse, &observed.run, Vec::new(), and_one);
-        stints.await.unwrap_or_else(|refused| {
+        let mut stints = stints.await.unwrap_or_else(|refused| {
             debug!(error = %refused.fault, "what the tasks asked for is not written down");
             Vec::new()
-        })
+        });
+        if stints.len() > MOST_PODS {
+            stints.clear();
+        }
+        stints
     }
 
     /// What the definitions of the run's tasks say, with at most this many images. After an error nothing is known.
@@ -124,13 +133,17 @@ fn all_images(tasks: &[PipelineTask<'_>], named: &BTreeMap<&str, Images>, most: 
     Images::new(all.iter().flat_map(Images::iter), most)
 }
 
-/// `None` for a pod that never had a node.
+/// `None` for a pod that never had a node, and for a pod that the kubelet rejected: no container of the pod ran.
 pub(crate) fn stint(pod: &PodView, now: Timestamp) -> Option<PodUsage> {
     let from = pod.bound_since()?;
+    let to = match ended(pod) {
+        None if pod.has_ended() && pod.ends().next().is_none() => return None,
+        end => end.unwrap_or(now),
+    };
     Some(PodUsage {
         node: pod.node()?.to_owned(),
         from,
-        to: ended(pod).unwrap_or(now).max(from),
+        to: to.max(from),
         requests: pod.asks(),
     })
 }
@@ -155,6 +168,7 @@ mod tests {
     use crate::fixture::{Server, at, cluster, run};
     use placement::keys;
     use serde_json::{Value, json};
+    use std::sync::Arc;
 
     fn steps(cpu: &str) -> Value {
         json!({"steps": [{"computeResources": {"requests": {"cpu": cpu}}}]})
@@ -261,5 +275,25 @@ mod tests {
         );
         assert_eq!(running.unwrap().to, at(60));
         assert_eq!(stint(&pod(&json!({})), at(60)), None);
+    }
+
+    #[test]
+    fn a_pod_that_the_kubelet_rejected_does_not_count() {
+        let rejected = json!({"phase": "Failed", "reason": "OutOfcpu", "startTime": at(5).to_string()});
+        assert_eq!(stint(&pod(&rejected), at(60)), None);
+    }
+
+    #[tokio::test]
+    async fn a_run_with_very_many_pods_gets_no_record() {
+        let observed = Observation::new(run(), Arc::default(), at(60));
+        for (pods, recorded) in [(MOST_PODS, MOST_PODS), (MOST_PODS + 1, 0)] {
+            let mut server = Server::start();
+            let pod = json!({
+                "metadata": {"name": "p"}, "spec": {"nodeName": "n1", "containers": []},
+                "status": {"conditions": bound(), "containerStatuses": []},
+            });
+            server.answer(200, json!({"metadata": {}, "items": vec![pod; pods]}));
+            assert_eq!(cluster(&server).stints(&observed).await.len(), recorded);
+        }
     }
 }

@@ -66,6 +66,17 @@ fn a_long_message_is_cut_between_two_characters() {
 }
 
 #[test]
+fn an_event_about_an_object_that_cannot_exist_is_not_kept() {
+    let reduced = |name: &str, uid: &str| {
+        let event = json!({"metadata": {"namespace": "ns", "name": "e"}, "involvedObject": {"name": name, "uid": uid}});
+        of_task_run(&serde_json::from_value(event).unwrap()).is_some()
+    };
+    assert!(reduced("x", "u1"));
+    assert!(!reduced(&"x".repeat(LONGEST_NAME + 1), "u1"));
+    assert!(!reduced("x", &"u".repeat(LONGEST_UID + 1)));
+}
+
+#[test]
 fn a_rejected_task_concerns_its_run_and_not_the_other_runs_of_the_namespace() {
     let mut caches = Caches::ready();
     let rejected = |caches: &Caches, run: &str| latest_of_tasks(&caches.stores.rejected_tasks, "ns", run);

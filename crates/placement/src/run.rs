@@ -2,7 +2,7 @@
 
 use crate::keys;
 use crate::names::RunKey;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Affinity, LocalObjectReference, NodeSelector, Toleration};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -124,6 +124,8 @@ impl Run {
     }
 
     /// When the hold of pod-affinity began, if that is known. The time in which a cap had no room for the run does not count.
+    ///
+    /// A user may have written the time: see `hold_remaining`.
     pub fn held_since(&self) -> Option<Timestamp> {
         match self.held_from {
             HeldFrom::Creation => self.created,
@@ -133,10 +135,12 @@ impl Run {
     }
 
     /// The remaining time of a hold of this length. A hold without a known beginning counts as new: the run is not
-    /// stored yet, or the hold has no date yet.
+    /// stored yet, or the hold has no date yet. A hold that begins in the future counts from the creation of the run.
     pub(crate) fn hold_remaining(&self, now: Timestamp, span: Duration) -> Duration {
-        self.held_since()
-            .map_or(span, |since| remaining(span, since, now))
+        let since = self.held_since();
+        let is_possible = |since: &Timestamp| since.duration_since(now) <= CLOCK_DIFFERENCE;
+        let since = since.filter(is_possible).or(since.and(self.created));
+        since.map_or(span, |since| remaining(span, since, now))
     }
 
     /// The number of affinity assistants that Tekton creates for the run: one for each PVC, by default.
@@ -154,6 +158,9 @@ impl Run {
         self.group.as_deref() == Some(self.key.uid.as_str())
     }
 }
+
+/// The most that the clocks of two API servers differ.
+const CLOCK_DIFFERENCE: SignedDuration = SignedDuration::from_mins(1);
 
 /// Value of the hold annotation that an admission policy writes for a hold that begins after the creation. The
 /// controller replaces the value by the time.

@@ -436,6 +436,22 @@ fn the_deadline_of_a_run_that_another_holder_released_counts_from_the_release() 
 }
 
 #[test]
+fn a_hold_that_begins_in_the_future_counts_from_the_creation() {
+    let begun = |created, ahead: i64| {
+        let scene = held().created_ago(created).with_pod().in_group(UID);
+        scene.change(|scene| scene.run.held_from = HeldFrom::Release(ago(-ahead)))
+    };
+    assert_eq!(
+        begun(9999, 3600).decision(),
+        released(ReleaseCause::Deadline, None)
+    );
+    let new = begun(60, 3600).plan().again;
+    assert_eq!(new, Some(Duration::from_mins(9)));
+    let other_clock = begun(9999, 30).plan().again;
+    assert_eq!(other_clock, Some(Duration::from_mins(10)));
+}
+
+#[test]
 fn a_hold_by_an_admission_policy_gets_its_date_before_its_deadline_is_checked() {
     let undated = held()
         .created_ago(9999)

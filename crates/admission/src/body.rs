@@ -2,8 +2,9 @@
 //! keeps the memory of its request.
 //!
 //! A replica may use 384 MiB. A review usually has a few ten KiB, but may have 4 MiB. Bodies of the usual size wait for nothing: the
-//! limit on connections bounds their memory. Larger bodies wait until there is memory. A decoded object reserves no memory: the decoder
-//! keeps only the fields that a rule reads (`placement::bounded`), and the process has one thread.
+//! limit on connections bounds their memory. Larger bodies wait until there is memory, after their first 64 KiB: a client that sends
+//! nothing reserves nothing. A decoded object reserves no memory: the decoder keeps only the fields that a rule reads
+//! (`placement::bounded`), and the process has one thread.
 
 use crate::review::RequestError;
 use axum::body::{Bytes, HttpBody};
@@ -52,14 +53,10 @@ pub(crate) async fn read(request: Request, memory: &BodyMemory) -> Result<Body, 
     check_type(&request)?;
     let size = request.body().size_hint().exact();
     let size = size.and_then(|size| usize::try_from(size).ok());
-    let read = async {
-        let permit = memory.reserve(size).await;
-        let bytes = collected(request.into_body(), size).await?;
-        Ok::<_, RequestError>(Body {
-            bytes,
-            _permit: permit,
-        })
-    };
+    if size.is_some_and(|size| size > LIMIT) {
+        return Err(RequestError::TooLarge(LIMIT));
+    }
+    let read = collected(request.into_body(), size, memory);
     let body = tokio::time::timeout(TIMEOUT, read).await;
     let body = body.map_err(|_| RequestError::TooSlow)??;
     if body.bytes.is_empty() {
@@ -69,18 +66,30 @@ pub(crate) async fn read(request: Request, memory: &BodyMemory) -> Result<Body, 
     }
 }
 
-/// The bytes of the body. Each piece is copied, because a list of many small pieces would need much more memory than their bytes.
-async fn collected(body: axum::body::Body, size: Option<usize>) -> Result<Vec<u8>, RequestError> {
-    let mut bytes = Vec::with_capacity(size.unwrap_or_default().min(LIMIT));
+/// Each piece is copied, because a list of many small pieces would need much more memory than their bytes.
+async fn collected(
+    body: axum::body::Body,
+    size: Option<usize>,
+    memory: &BodyMemory,
+) -> Result<Body, RequestError> {
+    let (mut bytes, mut permit) = (Vec::with_capacity(size.unwrap_or_default().min(USUAL)), None);
     let mut pieces = body.into_data_stream();
     while let Some(piece) = pieces.next().await {
         let piece = piece.map_err(|_| RequestError::CutOff)?;
-        if bytes.len() + piece.len() > LIMIT {
+        let length = bytes.len() + piece.len();
+        if length > LIMIT {
             return Err(RequestError::TooLarge(LIMIT));
+        }
+        if length > USUAL && permit.is_none() {
+            permit = memory.reserve(size).await;
+            bytes.reserve_exact(size.unwrap_or_default().saturating_sub(bytes.len()));
         }
         bytes.extend_from_slice(&piece);
     }
-    Ok(bytes)
+    Ok(Body {
+        bytes,
+        _permit: permit,
+    })
 }
 
 fn check_type(request: &Request) -> Result<(), RequestError> {
@@ -173,6 +182,30 @@ mod tests {
             .await
             .unwrap_err();
         assert!(matches!(error, RequestError::CutOff), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_body_of_which_nothing_arrives_reserves_no_memory() {
+        let memory = BodyMemory::default();
+        let stalled = || {
+            let endless = Sent::from_stream(futures::stream::pending::<Result<Bytes, std::io::Error>>());
+            Box::pin(super::read(request("application/json", endless), &memory))
+        };
+        let mut stalled: Vec<_> = (0..8).map(|_| stalled()).collect();
+        for read in &mut stalled {
+            assert!(read.now_or_never().is_none());
+        }
+        assert!(memory.reserve(None).now_or_never().is_some());
+    }
+
+    #[test]
+    fn a_body_that_declares_too_many_bytes_is_rejected_at_once() {
+        let memory = BodyMemory::default();
+        let _taken: Vec<_> = (0..8).map(|_| memory.reserve(None).now_or_never()).collect();
+        let large = Sent::from(vec![b' '; LIMIT + 1]);
+        let read = super::read(request("application/json", large), &memory).now_or_never();
+        let error = read.expect("no wait").unwrap_err();
+        assert!(matches!(error, RequestError::TooLarge(_)), "{error}");
     }
 
     #[test]

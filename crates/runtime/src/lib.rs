@@ -11,6 +11,7 @@ pub mod log;
 pub mod metrics;
 pub mod readiness;
 mod resources;
+mod response_deadline;
 mod response_limit;
 pub mod server;
 pub mod server_clock;

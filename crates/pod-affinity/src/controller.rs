@@ -6,7 +6,6 @@ use crate::{
     start::{block_on, client, listen},
 };
 use anyhow::{anyhow, bail};
-use jiff::Timestamp;
 use kube::Client;
 use placement::config::Config;
 use runtime::install;
@@ -175,10 +174,11 @@ impl Process {
     }
 
     fn keeper(&self) -> Keeper {
+        let clock = self.clock.clone();
         Keeper::new(
             self.client.clone(),
             &self.args.namespace.namespace,
-            Arc::new(Timestamp::now),
+            Arc::new(move || clock.now()),
             self.metrics.clone(),
         )
         .with_settle_time(self.args.certificate_settle_time)

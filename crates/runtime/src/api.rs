@@ -18,8 +18,10 @@ const PAUSE: Duration = Duration::from_secs(5);
 /// shorter timeouts.
 const SILENCE: Duration = Duration::from_secs(90);
 
-/// Ends connections that fell silent. By default, kube waits for five minutes for data of a watch, and forever for a list.
+/// Ends connections that fell silent. By default, kube waits for five minutes for data of a watch, and forever for a list. kube's own
+/// retries are off: after a few, kube waits for minutes before the caller, which retries sooner, learns of an error.
 pub fn without_silence(mut config: Config) -> Config {
+    config.default_retry = false;
     config.read_timeout = Some(SILENCE);
     config.reset_reader_on_write = true;
     config

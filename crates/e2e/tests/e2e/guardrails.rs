@@ -3,11 +3,11 @@
 use crate::reserved_label::tried;
 use crate::support::SOON;
 use crate::support::kubectl::{rendered, workspace};
-use crate::support::runs::create;
+use crate::support::runs::{bound_task, create};
 use crate::support::testbeds::fresh;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::Client;
-use kube::api::{Api, Patch, PatchParams};
+use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use kube::{Client, ResourceExt};
 use placement::keys;
 use serde_json::json;
 use testbed::product::NAMESPACE;
@@ -36,9 +36,32 @@ async fn until_rejected(bed: &Testbed, client: &Client, run: &RunSpec, text: &st
     .unwrap();
 }
 
+/// A run that Tekton would have created for a task of the other run.
+fn nested_in(root: &DynamicObject, name: &str) -> RunSpec {
+    let mut run = RunSpec::new("default", name).task("only", &[]).opted_in("true");
+    run.manifest["metadata"]["ownerReferences"] = json!([{
+        "apiVersion": "tekton.dev/v1", "kind": "PipelineRun", "name": root.name_any(), "uid": root.uid(), "controller": true,
+    }]);
+    run
+}
+
+/// Neither admission nor guardrails change or check the labels of a nested run.
+async fn a_nested_run_that_becomes_a_root_run_is_checked(bed: &Testbed) {
+    let runs = runs(&bed.client().await.unwrap(), "default");
+    let root = runs.get("held").await.unwrap();
+    let nested = nested_in(&root, "nested").label(keys::STRATEGY, "isolateAlways");
+    let nested = create(bed, &nested.spec("status", json!("PipelineRunPending"))).await;
+    let alone = json!({"metadata": {"ownerReferences": null, "labels": {keys::GROUP: nested.uid()}}});
+    let alone = runs
+        .patch("nested", &PatchParams::default(), &Patch::Merge(alone))
+        .await;
+    let rejected = alone.unwrap_err().to_string();
+    assert!(rejected.contains("may not be isolateAlways"), "{rejected}");
+}
+
 #[e2e_test]
 async fn guardrails_reject_what_their_config_map_does_not_allow_and_nothing_else() {
-    let bed = fresh(1).await;
+    let bed = fresh(2).await;
     let client = bed.client().await.unwrap();
     tried(&client, &labelled("isolateAlways").manifest).await.unwrap();
     let component = rendered(&workspace().join("config/components/guardrails"));
@@ -89,15 +112,29 @@ async fn guardrails_reject_what_their_config_map_does_not_allow_and_nothing_else
     let label = Patch::Merge(json!({"metadata": {"labels": {keys::OPT_IN: "true"}}}));
     let rejected = runs.patch("late", &params, &label).await.unwrap_err().to_string();
     assert!(rejected.contains("may not be isolateAlways"), "{rejected}");
+    a_nested_run_that_becomes_a_root_run_is_checked(&bed).await;
     // A run that exists continues, whatever the settings are.
     let run = labelled("true");
-    create(&bed, &run).await;
+    let root = create(&bed, &run).await;
+    let plain = RunSpec::new("default", "plain").task("only", &[]).ending("hang");
+    create(&bed, &plain).await;
+    bound_task(&bed, &plain, "only").await;
+    let too_late = Patch::Merge(json!({"metadata": {"labels": {keys::OPT_IN: "isolateAlways"}}}));
+    let plain = runs.patch("plain", &params, &too_late).await.unwrap();
+    let group = Patch::Merge(json!({"metadata": {"labels": {keys::GROUP: plain.uid()}}}));
+    let rejected = runs
+        .patch("plain", &params, &group)
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(rejected.contains("may not be isolateAlways"), "{rejected}");
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), NAMESPACE);
+    let wrong = Patch::Merge(json!({"data": {"reserve": "cpu=16\nmemory=64GB"}}));
+    maps.patch(CONFIG_MAP, &params, &wrong).await.unwrap();
+    until_rejected(&bed, &client, &reserving("memory=900Ti"), "memory=64GB").await;
     let none =
         Patch::Merge(json!({"data": {"namespaces": "team-a\nteam-b", "strategies": "*", "reserve": "*"}}));
-    maps.patch(CONFIG_MAP, &PatchParams::default(), &none)
-        .await
-        .unwrap();
+    maps.patch(CONFIG_MAP, &params, &none).await.unwrap();
     until_rejected(
         &bed,
         &client,
@@ -105,6 +142,7 @@ async fn guardrails_reject_what_their_config_map_does_not_allow_and_nothing_else
         "in namespace default may not use",
     )
     .await;
+    tried(&client, &nested_in(&root, "child").manifest).await.unwrap();
     bed.until_succeeded(&run, SOON).await.unwrap();
     let unlabelled = RunSpec::new("default", "unlabelled").task("only", &[]);
     tried(&client, &unlabelled.manifest).await.unwrap();

@@ -2,12 +2,13 @@
 
 use crate::support::SOON;
 use crate::support::kubectl::{rendered, workspace};
-use crate::support::placeholders::bound_placeholder;
+use crate::support::placeholders::{bound_placeholder, placeholder_name, sets};
 use crate::support::pvcs::{create_pvc, with_pvc};
 use crate::support::runs::{create, let_succeed};
 use crate::support::testbeds::fresh;
-use kube::Client;
-use kube::api::PostParams;
+use k8s_openapi::api::events::v1::Event;
+use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 use testbed::runs::{RUN_LABEL, RunSpec};
 use testbed::{Testbed, apply};
@@ -77,6 +78,37 @@ async fn install(bed: &Testbed) {
     .unwrap();
 }
 
+/// Otherwise, a tenant could get pods with the label from the assistants of Tekton.
+async fn a_statefulset_that_is_scaled_up_gets_no_pod(bed: &Testbed, run: &DynamicObject) {
+    let client = bed.client().await.unwrap();
+    let sets = sets(&client, "default");
+    let assistant = bed.until("Tekton's assistant to exist", SOON, async || {
+        let listed = sets.list(&ListParams::default()).await;
+        let listed = listed.map_err(|error| error.to_string())?;
+        let mut names = listed.iter().map(ResourceExt::name_any);
+        let is_other = |name: &String| *name != placeholder_name(run).as_str();
+        names.find(is_other).ok_or_else(|| "there is none".to_owned())
+    });
+    let assistant = assistant.await.unwrap();
+    let two = Patch::Merge(json!({"spec": {"replicas": 2}}));
+    sets.patch(&assistant, &PatchParams::default(), &two)
+        .await
+        .unwrap();
+    let events: Api<Event> = Api::namespaced(client, "default");
+    let of_assistant = ListParams::default().fields(&format!("regarding.name={assistant}"));
+    bed.until("the second pod to be rejected", SOON, async || {
+        let listed = events
+            .list(&of_assistant)
+            .await
+            .map_err(|error| error.to_string())?;
+        let notes: Vec<_> = listed.items.into_iter().filter_map(|event| event.note).collect();
+        let is_it = |note: &String| note.contains("whose StatefulSets have one replica");
+        notes.iter().any(is_it).then_some(()).ok_or(format!("{notes:?}"))
+    })
+    .await
+    .unwrap();
+}
+
 #[e2e_test]
 async fn a_tenant_cannot_create_pods_with_the_label_of_a_run_and_runs_are_as_without_the_policy() {
     let bed = fresh(2).await;
@@ -94,5 +126,6 @@ async fn a_tenant_cannot_create_pods_with_the_label_of_a_run_and_runs_are_as_wit
     let run = with_pvc(run, "source");
     let created = create(&bed, &run).await;
     bound_placeholder(&bed, &created).await;
+    a_statefulset_that_is_scaled_up_gets_no_pod(&bed, &created).await;
     let_succeed(&bed, &run).await;
 }

@@ -2,7 +2,7 @@
 
 use crate::support::SOON;
 use crate::support::cli::until_output_contains;
-use crate::support::controller::{configure, until_reconciled};
+use crate::support::controller::configure;
 use crate::support::events::until_event;
 use crate::support::placeholders::{placeholder_name, sets};
 use crate::support::runs::{bound_task, create, let_end};
@@ -66,7 +66,7 @@ async fn a_run_over_a_cap_is_held_in_order_and_its_deadline_does_not_count() {
     tokio::time::sleep(Duration::from_secs(8)).await;
     let client = bed.client().await.unwrap();
     for run in &waiting {
-        let run = until_reconciled(&bed, run).await;
+        let run = read(&bed, run).await;
         assert!(is_held(&run), "{run:?}");
         let set = sets(&client, run.metadata.namespace.as_deref().unwrap());
         assert!(

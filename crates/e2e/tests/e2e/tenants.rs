@@ -139,7 +139,7 @@ async fn hundreds_of_runs_that_quotas_reject_delay_neither_a_run_nor_a_statefuls
     quota(&bed, &few_sets, "count/statefulsets.apps", "1").await;
     let alone = until_pod(&bed, "default", "alone").await;
     create_many(&bed, |number| with_volume(&few_sets, number)).await;
-    let held = async |attempt| hold_of(&bed, "default", &format!("beside-sets-{attempt}")).await;
+    let held = async |attempt: usize| hold_of(&bed, "default", &format!("beside-sets-{attempt}")).await;
     let beside_sets = shortest(held).await;
     create_many(&bed, |number| {
         RunSpec::new(&few_pods, &format!("run-{number}"))
@@ -148,9 +148,9 @@ async fn hundreds_of_runs_that_quotas_reject_delay_neither_a_run_nor_a_statefuls
     })
     .await;
     tokio::time::sleep(Duration::from_mins(2)).await;
-    let created = async |attempt| until_pod(&bed, "default", &format!("beside-{attempt}")).await;
+    let created = async |attempt: usize| until_pod(&bed, "default", &format!("beside-{attempt}")).await;
     let beside = shortest(created).await;
-    let held = async |attempt| hold_of(&bed, "default", &format!("beside-pods-{attempt}")).await;
+    let held = async |attempt: usize| hold_of(&bed, "default", &format!("beside-pods-{attempt}")).await;
     let beside_pods = shortest(held).await;
     println!(
         "beside {MANY} runs without room for StatefulSets, a run is held for {beside_sets:.1?}; beside {MANY} runs without room for \

@@ -41,7 +41,7 @@ pub(crate) const PART: BenchPart = BenchPart {
         path: the scheduler's feature gate InterPodAffinityHostnameFastPath, alpha in Kubernetes 1.37 and off by default.",
     in_quick: true,
     measure: |runtime, effort| runtime.block_on(measure(effort)),
-    figures: &[TOGETHER, HELD, UNRELATED, CPU, HELD_CPU, FAILED],
+    figures: &[TOGETHER, HELD, UNRELATED, CPU, FAILED],
     ratios: &[
         (TOGETHER, ISOLATE),
         (HELD, ISOLATE),

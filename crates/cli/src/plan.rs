@@ -16,6 +16,7 @@ use placement::plan::{
     Read, TaskCount, Tasks, Wait, plan,
 };
 use placement::run::HeldFrom;
+use std::sync::Arc;
 
 /// The controller's plan, and the observation that the plan uses.
 #[derive(Clone, Debug)]
@@ -59,7 +60,7 @@ fn observed(facts: &Facts) -> Option<Observation> {
         waiting: waiting_pods(pods, &run.key, placeholder_node(facts, &seen).as_ref()),
         messages: messages(facts),
         cluster: ClusterFacts {
-            nodes: nodes.filter_map(NodeFacts::from_node).collect(),
+            nodes: nodes.filter_map(NodeFacts::from_node).map(Arc::new).collect(),
             ..ClusterFacts::default()
         },
         turn: turn(facts),

@@ -9,16 +9,17 @@ use placement::keys;
 use placement::node::NodeFacts;
 use serde::Deserialize;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// All nodes, by name.
-pub(crate) type Nodes = Index<String, NodeFacts>;
+pub(crate) type Nodes = Index<String, Arc<NodeFacts>>;
 
 /// A node, with the fields that decisions read.
 #[derive(kube::Resource, Clone, Debug, Default, Deserialize)]
 #[resource(inherit = Node)]
 #[serde(default)]
 pub(crate) struct WatchedNode {
-    #[serde(deserialize_with = "tekton::metadata::read")]
+    #[serde(deserialize_with = "tekton::metadata::read_node")]
     metadata: ObjectMeta,
     spec: Option<NodeSpec>,
     status: NodeState,
@@ -32,9 +33,9 @@ struct NodeState {
 }
 
 /// Reduces a node.
-pub(crate) fn node(node: &WatchedNode) -> Option<Reduced<String, NodeFacts>> {
+pub(crate) fn node(node: &WatchedNode) -> Option<Reduced<String, Arc<NodeFacts>>> {
     let facts = node.facts()?;
-    Some((facts.name.clone(), Some(facts)))
+    Some((facts.name.clone(), Some(Arc::new(facts))))
 }
 
 impl WatchedNode {

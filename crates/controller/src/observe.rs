@@ -11,6 +11,7 @@ use crate::quotas::{Quotas, cross_namespace_quota};
 use crate::tekton_flags::{TektonFlags, placing_mode};
 use crate::waiting_pods::{PodKey, WaitingPods, waiting_in};
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::runtime::reflector::{ObjectRef, Store};
 use placement::attempts::Turn;
 use placement::automatic_reserve::{self, ExpectedRequests, Source};
@@ -169,7 +170,7 @@ impl Stores {
         }
     }
 
-    /// Copies nodes and names only for a run whose decision needs them.
+    /// Reads nodes and names only for a run whose decision needs them.
     fn cluster_facts(&self, run: &Run, pod: Option<&PlaceholderPod>) -> ClusterFacts {
         let nodes = pod.is_some_and(PlaceholderPod::lacks_node_for_reserve);
         let nodes = nodes.then(|| self.all_nodes());
@@ -213,7 +214,7 @@ impl Stores {
     }
 
     /// The nodes that are possible for the run, and on which no placeholder keeps the run away.
-    pub(crate) fn free_nodes(&self, observed: &Observation) -> Vec<NodeFacts> {
+    pub(crate) fn free_nodes(&self, observed: &Observation) -> Vec<Arc<NodeFacts>> {
         let (run, isolation) = (&observed.run, observed.enrolment().isolation);
         let pods = self.pods.read();
         let keeps_away = |((namespace, _), pod): &(&ObjectKey, &OfRun<PlaceholderPod>)| {
@@ -224,7 +225,7 @@ impl Stores {
         let taken: BTreeSet<_> = taken.filter_map(|(_, pod)| pod.it.node.as_deref()).collect();
         let nodes = self.nodes.read();
         let is_possible = possible_nodes(run, &observed.config);
-        let is_free = |node: &&NodeFacts| !taken.contains(node.name.as_str()) && is_possible(node);
+        let is_free = |node: &&Arc<NodeFacts>| !taken.contains(node.name.as_str()) && is_possible(node);
         nodes.values().filter(is_free).cloned().collect()
     }
 
@@ -242,18 +243,20 @@ impl Stores {
         let nodes = self.nodes.read();
         let node = placeholder.and_then(|pod| nodes.get(pod.node.as_ref()?));
         let waiting = waiting_in(&self.waiting, run).into_iter();
-        waiting.map(|pod| pod.beside(node)).collect()
+        waiting.map(|pod| pod.beside(node.map(Arc::as_ref))).collect()
     }
 
     fn state_of_node(&self, pod: Option<&PlaceholderPod>) -> NodeState {
         match pod.map(|pod| (pod, pod.node.as_ref())) {
-            Some((pod, Some(name))) => node::state(self.nodes.read().get(name), &pod.tolerations),
+            Some((pod, Some(name))) => {
+                node::state(self.nodes.read().get(name).map(Arc::as_ref), &pod.tolerations)
+            }
             Some((_, None)) | None => NodeState::Unknown,
         }
     }
 
     /// All nodes of the cluster.
-    pub(crate) fn all_nodes(&self) -> Vec<NodeFacts> {
+    pub(crate) fn all_nodes(&self) -> Vec<Arc<NodeFacts>> {
         self.nodes.read().values().cloned().collect()
     }
 
@@ -270,8 +273,9 @@ impl Stores {
 
     /// The recorded need of the latest run in this namespace that has the same Pipeline and a record.
     pub(crate) fn need(&self, run: &Run) -> Option<ExpectedRequests> {
-        self.earlier_runs(run).iter().find_map(|it| {
-            let record = it.metadata.annotations.as_ref()?.get(keys::USED)?;
+        let has_record = |it: &PipelineRun| annotation(it, keys::USED).is_some();
+        self.earlier_runs(run, has_record).iter().find_map(|it| {
+            let record = annotation(it, keys::USED)?;
             Some(ExpectedRequests {
                 requests: automatic_reserve::parse_record(record)?,
                 source: Source::Record(it.metadata.name.clone()?),
@@ -281,24 +285,24 @@ impl Stores {
 
     /// The nodes of the latest successful runs in this namespace that have the same Pipeline.
     pub(crate) fn warm_nodes(&self, run: &Run) -> WarmNodes {
-        let runs = self.earlier_runs(run);
-        let succeeded = runs.iter().filter(|it| it.status.outcome == Outcome::Succeeded);
-        let node = |it: &Arc<PipelineRun>| it.metadata.annotations.as_ref()?.get(keys::NODE).cloned();
-        WarmNodes::of_runs(succeeded.filter_map(node))
+        let has_node = |it: &PipelineRun| {
+            it.status.outcome == Outcome::Succeeded && annotation(it, keys::NODE).is_some()
+        };
+        let runs = self.earlier_runs(run, has_node);
+        let nodes = runs.iter().filter_map(|it| annotation(it, keys::NODE));
+        WarmNodes::of_runs(nodes.cloned())
     }
 
-    /// The runs in this namespace that have the same Pipeline, the latest first.
-    fn earlier_runs(&self, run: &Run) -> Vec<Arc<PipelineRun>> {
+    /// The runs in this namespace that have the same Pipeline and are wanted, the latest first.
+    fn earlier_runs(&self, run: &Run, is_wanted: impl Fn(&PipelineRun) -> bool) -> Vec<Arc<PipelineRun>> {
         let is_alike = |it: &PipelineRun| {
             it.spec.pipeline.is_some()
                 && it.spec.pipeline == run.pipeline
                 && it.metadata.namespace.as_ref() == Some(&run.key.namespace)
+                && is_wanted(it)
         };
         let mut runs = self.runs.state_filter(is_alike);
-        runs.sort_by(|one, other| {
-            let order = |it: &PipelineRun| (it.metadata.creation_timestamp.clone(), it.metadata.name.clone());
-            order(other).cmp(&order(one))
-        });
+        runs.sort_by(|one, other| age_and_name(other).cmp(&age_and_name(one)));
         runs
     }
 
@@ -358,6 +362,17 @@ impl Stores {
 fn is_labelled(run: &PipelineRun) -> bool {
     let mut labels = run.metadata.labels.iter().flatten();
     labels.any(|(key, _)| key == keys::OPT_IN)
+}
+
+fn annotation<'a>(run: &'a PipelineRun, key: &str) -> Option<&'a String> {
+    run.metadata.annotations.as_ref()?.get(key)
+}
+
+fn age_and_name(run: &PipelineRun) -> (Option<&Time>, Option<&str>) {
+    (
+        run.metadata.creation_timestamp.as_ref(),
+        run.metadata.name.as_deref(),
+    )
 }
 
 #[cfg(test)]

@@ -274,9 +274,7 @@ impl Reconciler {
     fn retry_pause(&self, observed: &Observation, step: &Step) -> Option<Duration> {
         let turns = &self.memory.turns;
         let is_retry = match &step.event {
-            Some(
-                Event::PodMissing { .. } | Event::SizedWithinLimits { .. } | Event::ReserveOverQuota { .. },
-            ) => true,
+            Some(Event::PodMissing { .. }) => true,
             Some(Event::Created(_)) => turns.is_rejected(&observed.run),
             _ => false,
         };

@@ -40,7 +40,7 @@ pub(crate) struct Writers {
     pub(crate) runs: Writer<PipelineRun>,
     pub(crate) sets: IndexWriter<ObjectKey, OfRun<Placeholder>>,
     pub(crate) pods: IndexWriter<ObjectKey, OfRun<PlaceholderPod>>,
-    pub(crate) nodes: IndexWriter<String, NodeFacts>,
+    pub(crate) nodes: IndexWriter<String, Arc<NodeFacts>>,
     pub(crate) waiting: IndexWriter<PodKey, OfRun<WaitingPod>>,
     pub(crate) quotas: IndexWriter<ObjectKey, QuotaState>,
     pub(crate) tekton_flags: IndexWriter<String, PlacingMode>,
@@ -302,7 +302,7 @@ fn runs_of_owners<T>(_: &Stores, changed: &[(ObjectKey, OfRun<T>)]) -> Vec<Trigg
 }
 
 /// The runs on nodes whose reduced values changed. A heartbeat triggers no run.
-fn runs_on_nodes(stores: &Stores, changed: &[(String, NodeFacts)]) -> Vec<Trigger> {
+fn runs_on_nodes(stores: &Stores, changed: &[(String, Arc<NodeFacts>)]) -> Vec<Trigger> {
     stores.runs_on(&changed.iter().map(|(name, _)| name.clone()).collect())
 }
 

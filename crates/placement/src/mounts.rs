@@ -18,7 +18,9 @@ use crate::volume::restrict;
 use k8s_openapi::api::core::v1::{
     NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PersistentVolumeClaim,
 };
+use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// Annotations of a PVC whose volume is being created: its zone no longer depends on the first pod.
 const IN_PROGRESS: [&str; 3] = [
@@ -62,7 +64,11 @@ pub fn needs_volume(run: &Run, claim: &PersistentVolumeClaim) -> bool {
 }
 
 /// What the run's PVCs, in the order in which the run names them, mean to the placeholder in a cluster of these nodes, by name.
-pub fn constraints(run: &Run, claims: &[Claim], nodes: &BTreeMap<String, NodeFacts>) -> VolumeConstraints {
+pub fn constraints(
+    run: &Run,
+    claims: &[Claim],
+    nodes: &BTreeMap<String, Arc<NodeFacts>>,
+) -> VolumeConstraints {
     let mut mountable = Vec::new();
     let mut usable = of_template(&run.template);
     let own = required_by(&run.template);
@@ -171,7 +177,7 @@ fn of_template(template: &PodTemplate) -> Option<NodeSelector> {
 fn narrow(
     usable: &mut Option<NodeSelector>,
     volume: Option<&NodeSelector>,
-    nodes: &BTreeMap<String, NodeFacts>,
+    nodes: &BTreeMap<String, Arc<NodeFacts>>,
 ) -> bool {
     let Some(volume) = volume else {
         return true;
@@ -221,9 +227,21 @@ fn is_possible(term: &NodeSelectorTerm) -> bool {
 }
 
 /// Whether a term that names only existing nodes matches one of them. Another term may match a node that does not exist yet.
-fn may_match(term: &NodeSelectorTerm, nodes: &BTreeMap<String, NodeFacts>) -> bool {
+fn may_match(term: &NodeSelectorTerm, nodes: &BTreeMap<String, Arc<NodeFacts>>) -> bool {
+    let hostname = |node: &Arc<NodeFacts>| node.labels.get(keys::HOSTNAME).cloned();
+    let hostnames = LazyCell::new(|| nodes.values().filter_map(hostname).collect::<BTreeSet<_>>());
+    // Storage drivers have labels of their own for the name of a node.
+    let has_label = |value: &String, key: &str| {
+        nodes
+            .get(value)
+            .is_some_and(|node| node.labels.get(key) == Some(value))
+    };
     let names_nodes = |it: &NodeSelectorRequirement| {
-        let is_node = |value: &String| nodes.values().any(|node| is_name(node, &it.key, value));
+        let is_node = |value: &String| match it.key.as_str() {
+            keys::HOSTNAME => hostnames.contains(value),
+            "metadata.name" => nodes.contains_key(value),
+            key => has_label(value, key),
+        };
         let values = it.values.as_deref().unwrap_or_default();
         it.operator == "In" && values.len() <= MOST_TERMS && values.iter().all(is_node)
     };
@@ -234,16 +252,6 @@ fn may_match(term: &NodeSelectorTerm, nodes: &BTreeMap<String, NodeFacts>) -> bo
         || nodes
             .values()
             .any(|node| term_matches(term, &node.name, &node.labels))
-}
-
-/// Whether a label or a field with this value is the name of a node. Storage drivers have labels of their own for the name.
-fn is_name(node: &NodeFacts, key: &str, value: &String) -> bool {
-    let is_label = node.labels.get(key) == Some(value);
-    match key {
-        keys::HOSTNAME => is_label,
-        "metadata.name" => node.name == *value,
-        _ => is_label && node.name == *value,
-    }
 }
 
 #[cfg(test)]

@@ -33,6 +33,7 @@ use crate::resources::Resources;
 use crate::run::Run;
 use jiff::Timestamp;
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 mod line;
@@ -197,7 +198,7 @@ impl Queue {
         &mut self,
         uid: &str,
         now: Timestamp,
-        free: impl FnOnce() -> Vec<NodeFacts>,
+        free: impl FnOnce() -> Vec<Arc<NodeFacts>>,
     ) -> Option<Before> {
         let Place { position, kind } = self.places.get(uid)?.clone();
         if let Some(over_cap) = self.slots.take(position) {

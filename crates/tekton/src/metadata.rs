@@ -40,6 +40,42 @@ struct Read {
     self_link: Option<String>,
 }
 
+/// The labels of a node that are kept. Administrators write them, and programs that detect features write hundreds.
+const NODE_LABELS: usize = 1000;
+
+/// The metadata of a node.
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct ReadNode {
+    name: Option<String>,
+    /// A watch needs it.
+    resource_version: Option<String>,
+    #[serde(deserialize_with = "labels_of_node")]
+    labels: Option<BTreeMap<String, String>>,
+}
+
+/// Decodes the name, the version and the labels of a node.
+///
+/// # Errors
+/// A field has the wrong type.
+pub fn read_node<'de, D: Deserializer<'de>>(from: D) -> Result<ObjectMeta, D::Error> {
+    let ReadNode {
+        name,
+        resource_version,
+        labels,
+    } = ReadNode::deserialize(from)?;
+    Ok(ObjectMeta {
+        name,
+        resource_version,
+        labels,
+        ..ObjectMeta::default()
+    })
+}
+
+fn labels_of_node<'de, D: Deserializer<'de>>(from: D) -> Result<Option<BTreeMap<String, String>>, D::Error> {
+    from.deserialize_option(Strings { others: NODE_LABELS })
+}
+
 /// Decodes the metadata of a read-only object, without managed fields, finalizers and other unused fields. Of the owner references,
 /// only the controller is kept. Of labels and annotations, at most a hundred keys that pod-affinity reads and a hundred other keys are
 /// kept.
@@ -68,11 +104,13 @@ fn controller<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<OwnerRefe
 }
 
 fn strings<'de, D: Deserializer<'de>>(from: D) -> Result<Option<BTreeMap<String, String>>, D::Error> {
-    from.deserialize_option(Strings)
+    from.deserialize_option(Strings { others: ENTRIES })
 }
 
-/// A map of strings.
-struct Strings;
+/// A map of strings, with the most entries that are kept of keys that pod-affinity does not read.
+struct Strings {
+    others: usize,
+}
 
 impl<'de> Visitor<'de> for Strings {
     type Value = Option<BTreeMap<String, String>>;
@@ -96,9 +134,13 @@ impl<'de> Visitor<'de> for Strings {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let (mut entries, mut read, mut others) = (BTreeMap::new(), 0, 0);
         while let Some(key) = map.next_key::<String>()? {
-            let count = if is_read(&key) { &mut read } else { &mut others };
+            let (count, most) = if is_read(&key) {
+                (&mut read, ENTRIES)
+            } else {
+                (&mut others, self.others)
+            };
             *count += 1;
-            if *count <= ENTRIES {
+            if *count <= most {
                 entries.insert(key, map.next_value()?);
             } else {
                 map.next_value::<IgnoredAny>()?;
@@ -166,6 +208,17 @@ mod tests {
         let labels = read.labels.unwrap();
         assert_eq!((labels.len(), labels[keys::GROUP].as_str()), (ENTRIES + 1, "u1"));
         assert_eq!(read.owner_references.unwrap()[0].uid, "c1");
+    }
+
+    #[test]
+    fn hundreds_of_labels_of_a_node_are_kept() {
+        let labels = (0..500).map(|n| (format!("feature.example.com/{n}"), json!("true")));
+        let mut node = json!({"name": "n1", "resourceVersion": "7", "labels": labels.collect::<Value>()});
+        node["labels"]["topology.kubernetes.io/zone"] = json!("east");
+        let read = read_node(node).unwrap();
+        let version = read.resource_version.as_deref();
+        assert_eq!((read.name.as_deref(), version), (Some("n1"), Some("7")));
+        assert_eq!(read.labels.unwrap()["topology.kubernetes.io/zone"], "east");
     }
 
     #[test]

@@ -203,7 +203,7 @@ async fn only_nodes_without_a_placeholder_that_the_run_can_use_are_free() {
         change(&mut run);
         let observed = Observation::new(run, Arc::default(), jiff::Timestamp::now());
         let free = caches.stores.free_nodes(&observed).into_iter();
-        free.map(|node| node.name).collect::<Vec<_>>()
+        free.map(|node| node.name.clone()).collect::<Vec<_>>()
     };
     assert_eq!(free(|_| {}), ["n2"]);
     assert_eq!(

@@ -47,7 +47,7 @@ fn claim(name: &str, changes: &Value, required: Option<NodeSelector>) -> Claim {
 }
 
 /// A node of the zone east.
-fn nodes() -> BTreeMap<String, NodeFacts> {
+fn nodes() -> BTreeMap<String, Arc<NodeFacts>> {
     let labels = [
         ("zone", "east"),
         (keys::HOSTNAME, "host-1"),
@@ -60,7 +60,7 @@ fn nodes() -> BTreeMap<String, NodeFacts> {
             .into(),
         ..NodeFacts::default()
     };
-    [(node.name.clone(), node)].into()
+    [(node.name.clone(), Arc::new(node))].into()
 }
 
 /// Of these volumes, which the placeholder mounts.

@@ -85,7 +85,7 @@ fn evicted_from(observed: &Observation) -> Option<(&str, node::Cause)> {
         .and_then(|set| set.spec.node_given_up());
     let name = observed.run.node.as_deref().filter(|name| left != Some(*name))?;
     let node = observed.cluster.nodes.iter().find(|node| node.name == name)?;
-    match node::state(Some(node), &pod.tolerations) {
+    match node::state(Some(node.as_ref()), &pod.tolerations) {
         NodeState::Unusable(cause) => Some((name, cause)),
         NodeState::Usable | NodeState::Unknown => None,
     }

@@ -404,13 +404,13 @@ pub(super) fn amounts(text: &str) -> Resources {
     Resources::from_texts(&crate::reserve::parse(text).unwrap())
 }
 
-pub(super) fn node(name: &str, allocatable: &str) -> NodeFacts {
-    NodeFacts {
+pub(super) fn node(name: &str, allocatable: &str) -> Arc<NodeFacts> {
+    Arc::new(NodeFacts {
         name: name.to_owned(),
         ready: true,
         allocatable: amounts(allocatable),
         ..NodeFacts::default()
-    }
+    })
 }
 
 fn unschedulable(seconds: i64) -> Unschedulable {

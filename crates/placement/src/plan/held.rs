@@ -19,6 +19,7 @@ use crate::placeholder::size::is_automatic;
 use crate::queue::{ANSWER_WITHIN, required_of_node};
 use crate::run::HeldFrom;
 use crate::strategy::Enrolment;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// After this time a held run is enrolled, or at once if its placeholder is unschedulable.
@@ -182,7 +183,9 @@ fn unschedulable_with_reserve(observed: &Observation) -> Option<(&PlaceholderPod
 fn nearest(observed: &Observation, pod: &PlaceholderPod) -> Option<NodeOffer> {
     let required = required_of_node(&observed.run, &observed.config);
     let nodes = observed.cluster.nodes.iter();
-    let nodes = nodes.filter(|node| required.allow(node, &pod.tolerations));
+    let nodes = nodes
+        .map(Arc::as_ref)
+        .filter(|node| required.allow(node, &pod.tolerations));
     largest(nodes, &pod.shape.requests)
 }
 

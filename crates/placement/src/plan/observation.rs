@@ -70,7 +70,7 @@ pub struct Messages {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ClusterFacts {
     /// All nodes: if [`PlaceholderPod::lacks_node_for_reserve`], and after [`super::Read::Tasks`]. Empty if not read.
-    pub nodes: Vec<NodeFacts>,
+    pub nodes: Vec<Arc<NodeFacts>>,
     /// The names of the pods that keep nodes. Empty if the run is not done.
     pub kept_nodes: BTreeSet<String>,
     /// One of these pods keeps a node after this run.

@@ -20,6 +20,7 @@ use super::{Plan, change_placeholder, with_timer, without_timer};
 use crate::messages;
 use crate::node::largest;
 use jiff::{SignedDuration, Timestamp};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a requeued pod may keep its previous condition: the longest back-off of a scheduler is ten seconds.
@@ -187,7 +188,7 @@ fn requeue_by_placeholder(
 
 fn no_fit(observed: &Observation, pod: &WaitingPod, message: &str) -> Decision {
     let nodes = observed.cluster.nodes.iter();
-    let nodes = nodes.filter(|node| pod.may_start_on(node));
+    let nodes = nodes.map(Arc::as_ref).filter(|node| pod.may_start_on(node));
     Decision::Wait(Wait::Fit {
         pod: pod.name.clone(),
         requests: pod.requests.clone(),

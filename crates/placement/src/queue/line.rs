@@ -6,6 +6,7 @@ use crate::node::NodeFacts;
 use crate::resources::Resources;
 use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A node that stays free for this time does not wait for older runs: the longest back-off of the scheduler is ten seconds.
@@ -56,7 +57,7 @@ impl Line {
         &mut self,
         position: Position,
         now: Timestamp,
-        free: impl FnOnce() -> Vec<NodeFacts>,
+        free: impl FnOnce() -> Vec<Arc<NodeFacts>>,
     ) -> Option<Before> {
         let ((namespace, _), run) = self.runs.get(&position)?.clone();
         let ahead = self.older(position).count();
@@ -77,6 +78,11 @@ impl Line {
     }
 
     /// Whether the run has to wait for its turn: an autoscaler would not add a node for the run.
+    /// Whether the line may be closed for a run.
+    fn is_closed(&self) -> bool {
+        self.promised.is_empty() && (self.is_silent || !self.refused.is_empty())
+    }
+
     fn is_closed_for(&self, namespace: &str, run: &Waiting) -> bool {
         let refused = self.refused.get(namespace);
         let is_refused = refused.is_some_and(|sizes| sizes.has_at_most(&run.size));
@@ -126,6 +132,9 @@ impl Line {
 
     /// The oldest runs without a placeholder that no other run shows to find no node.
     pub(super) fn next(&self) -> Vec<Name> {
+        if !self.is_closed() {
+            return Vec::new();
+        }
         let mut tried = Sizes::default();
         let may_go = |((namespace, _), run): &&(Name, Waiting)| {
             let may_find_a_node = !tried.has_at_most(&run.size);
@@ -142,7 +151,7 @@ impl Line {
         namespace: &str,
         run: &Waiting,
         now: Timestamp,
-        free: impl FnOnce() -> Vec<NodeFacts>,
+        free: impl FnOnce() -> Vec<Arc<NodeFacts>>,
     ) -> bool {
         let (mut tried, mut tried_here) = (Sizes::default(), Sizes::default());
         for ((other, _), older) in self.older(position) {
@@ -170,7 +179,7 @@ impl Line {
                     self.observe(&free, now);
                 }
                 let may_find_a_node = !tried.has_at_most(&run.size);
-                let is_left = |node: &NodeFacts| self.is_left_for(namespace, run, node, now);
+                let is_left = |node: &Arc<NodeFacts>| self.is_left_for(namespace, run, node, now);
                 !finds_none
                     && (free.iter().any(is_left)
                         || may_find_a_node && self.has_free_node(position, run, free))
@@ -183,7 +192,7 @@ impl Line {
     }
 
     /// Whether a node is left that is large enough, after each older run has taken one.
-    fn has_free_node(&self, position: Position, run: &Waiting, mut free: Vec<NodeFacts>) -> bool {
+    fn has_free_node(&self, position: Position, run: &Waiting, mut free: Vec<Arc<NodeFacts>>) -> bool {
         let (mut tried, mut new) = (Sizes::default(), 0);
         for (at, (_, older)) in self.runs.range(..position) {
             match older.placeholder {
@@ -206,7 +215,7 @@ impl Line {
 
     /// Records since when nodes are free. A placeholder that left a node is not expected to take another: something else keeps it from
     /// nodes, which must not keep other runs, also of other namespaces, from them.
-    fn observe(&mut self, free: &[NodeFacts], now: Timestamp) {
+    fn observe(&mut self, free: &[Arc<NodeFacts>], now: Timestamp) {
         let mut before = std::mem::take(&mut self.free);
         let known = free.iter().map(|node| {
             let new = || FreeNode {

@@ -60,16 +60,16 @@ fn of_size(cpu: &str, mut run: Member) -> Member {
     run
 }
 
-fn node(name: usize, cpu: &str) -> NodeFacts {
-    NodeFacts {
+fn node(name: usize, cpu: &str) -> Arc<NodeFacts> {
+    Arc::new(NodeFacts {
         name: format!("node-{name}"),
         allocatable: size(cpu),
         ready: true,
         ..NodeFacts::default()
-    }
+    })
 }
 
-fn nodes(count: usize) -> Vec<NodeFacts> {
+fn nodes(count: usize) -> Vec<Arc<NodeFacts>> {
     (0..count).map(|name| node(name, "4")).collect()
 }
 
@@ -81,7 +81,7 @@ fn queue(runs: impl IntoIterator<Item = Member>) -> Queue {
     queue
 }
 
-fn ahead(queue: &mut Queue, number: usize, free: &[NodeFacts]) -> Option<usize> {
+fn ahead(queue: &mut Queue, number: usize, free: &[Arc<NodeFacts>]) -> Option<usize> {
     number_ahead(queue.before(&format!("uid-{number}"), at(100), || free.to_vec()))
 }
 
@@ -212,7 +212,7 @@ fn a_smaller_run_may_use_a_node_that_is_too_small_for_the_older_run() {
 fn a_node_that_the_oldest_run_cannot_use_does_not_wait_for_it_for_ever() {
     let mut queue = queue([of_size("8", unanswered(0)), of_size("2", run(1, Stage::Missing))]);
     let mut ahead =
-        |second, free: &[NodeFacts]| number_ahead(queue.before("uid-1", at(second), || free.to_vec()));
+        |second, free: &[Arc<NodeFacts>]| number_ahead(queue.before("uid-1", at(second), || free.to_vec()));
     let free = [node(0, "16")];
     assert_eq!(
         [0, 14, 15].map(|second| ahead(second, &free)),

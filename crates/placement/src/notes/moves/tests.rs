@@ -130,11 +130,11 @@ fn a_task_that_waits_for_other_tasks_of_its_run_has_its_own_event() {
 /// The placeholder has lost its node, and the tasks on it seem to run.
 fn evicted(ready: bool, left: Option<&str>) -> Observation {
     let mut seen = on_node();
-    seen.cluster.nodes = vec![NodeFacts {
+    seen.cluster.nodes = vec![Arc::new(NodeFacts {
         name: "small-0".into(),
         ready,
         ..NodeFacts::default()
-    }];
+    })];
     if let Some(pod) = &mut seen.pod {
         pod.node = None;
     }

@@ -9,6 +9,7 @@ use crate::node::NodeFacts;
 use crate::requests::{Object, Operation, Verb};
 use crate::reserve::ReserveSetting;
 use serde_json::{Value, json};
+use std::sync::Arc;
 
 fn automatic(scene: Scene) -> Scene {
     scene.change(|scene| scene.run.reserve = Some("auto".to_owned()))
@@ -125,9 +126,10 @@ fn an_automatic_reserve_that_fits_no_node_is_given_up_unless_an_autoscaler_adds_
 #[test]
 fn an_automatic_reserve_that_fits_only_nodes_which_the_run_cannot_use_is_given_up() {
     let mut cordoned = node("cordoned", "cpu=64,memory=64Gi");
-    cordoned.unschedulable = true;
-    let own = |name: &str, mut node: NodeFacts| {
-        node.labels.insert("pool".to_owned(), name.to_owned());
+    Arc::make_mut(&mut cordoned).unschedulable = true;
+    let own = |name: &str, mut node: Arc<NodeFacts>| {
+        let labels = &mut Arc::make_mut(&mut node).labels;
+        labels.insert("pool".to_owned(), name.to_owned());
         node
     };
     let nodes = [

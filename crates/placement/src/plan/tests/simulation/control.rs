@@ -97,19 +97,19 @@ impl World {
     }
 }
 
-fn node_of(life: &Life, nodes: &[NodeFacts]) -> NodeState {
+fn node_of(life: &Life, nodes: &[Arc<NodeFacts>]) -> NodeState {
     let node = life.pod.as_ref().and_then(|pod| pod.node.as_ref());
-    let find = |name: &String| nodes.iter().find(|node| node.name == *name);
+    let find = |name: &String| nodes.iter().map(Arc::as_ref).find(|node| node.name == *name);
     node.map_or(NodeState::Unknown, |name| state(find(name), &[]))
 }
 
-fn facts(node: &Node) -> NodeFacts {
-    NodeFacts {
+fn facts(node: &Node) -> Arc<NodeFacts> {
+    Arc::new(NodeFacts {
         name: node.name.clone(),
         unschedulable: node.cordoned,
         ready: true,
         ..NodeFacts::default()
-    }
+    })
 }
 
 impl Life {

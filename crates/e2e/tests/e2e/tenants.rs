@@ -130,7 +130,8 @@ async fn hundreds_of_runs_that_quotas_reject_delay_neither_a_run_nor_a_statefuls
     })
     .await;
     bed.install_pod_affinity().await.unwrap();
-    bed.add_nodes(&Nodes::new("node", 4)).await.unwrap();
+    // Tekton is too busy to end a run meanwhile, so each run keeps a node.
+    bed.add_nodes(&Nodes::new("node", 8)).await.unwrap();
     let (few_pods, few_sets) = (
         bed.namespace("few-pods").await.unwrap(),
         bed.namespace("few-sets").await.unwrap(),

@@ -198,6 +198,19 @@ mod tests {
         assert!(memory.reserve(None).now_or_never().is_some());
     }
 
+    #[tokio::test]
+    async fn a_large_body_waits_for_memory() {
+        let memory = BodyMemory::default();
+        let taken: Vec<_> = (0..8).map(|_| memory.reserve(None).now_or_never()).collect();
+        let read = || {
+            let large = Sent::from(vec![b' '; USUAL + 1]);
+            super::read(request("application/json", large), &memory)
+        };
+        assert!(read().now_or_never().is_none());
+        drop(taken);
+        assert!(read().now_or_never().is_some());
+    }
+
     #[test]
     fn a_body_that_declares_too_many_bytes_is_rejected_at_once() {
         let memory = BodyMemory::default();

@@ -88,6 +88,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_caller_learns_of_each_error_and_of_silence() {
+        let config = without_silence(Config::new("http://127.0.0.1".parse().unwrap()));
+        assert!(!config.default_retry);
+        assert_eq!(config.read_timeout, Some(SILENCE));
+    }
+
+    #[test]
     fn an_error_text_is_the_message_of_the_api_server() {
         let status = Status::failure("secrets is forbidden", "Forbidden").with_code(403);
         let text = error_text(&Error::Api(status.boxed()));

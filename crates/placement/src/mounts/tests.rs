@@ -233,13 +233,19 @@ fn a_volume_is_read_only_if_the_rule_needs_it() {
 #[test]
 fn a_volume_of_another_zone_than_the_node_of_a_local_volume_is_left_to_the_tasks() {
     let run = run(&["local", "zonal"]);
-    let mounted = |key: &str, node: &str, in_zone: &str| {
-        let local = selector(&json!([is(key, &[node])]));
+    let mounted = |local: &Value, in_zone: &str| {
+        let local = selector(&json!([local]));
         mounted(&run, &[("local", Some(local)), ("zonal", Some(zone(in_zone)))])
     };
-    for (key, name) in [(keys::HOSTNAME, "host-1"), ("driver.example.com/node", "node-1")] {
-        assert_eq!(mounted(key, name, "west"), ["local"], "{key}");
-        assert_eq!(mounted(key, name, "east"), ["local", "zonal"], "{key}");
+    let by_name = json!({"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node-1"]}]});
+    for node in [
+        is(keys::HOSTNAME, &["host-1"]),
+        is("driver.example.com/node", &["node-1"]),
+        by_name,
+    ] {
+        assert_eq!(mounted(&node, "west"), ["local"], "{node}");
+        assert_eq!(mounted(&node, "east"), ["local", "zonal"], "{node}");
     }
-    assert_eq!(mounted(keys::HOSTNAME, "not-yet", "west"), ["local", "zonal"]);
+    let not_yet = is(keys::HOSTNAME, &["not-yet"]);
+    assert_eq!(mounted(&not_yet, "west"), ["local", "zonal"]);
 }

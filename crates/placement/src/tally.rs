@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::{env, thread};
 
 /// An argument of a property, such as `met in tally(&[("released", 100)])`. After the last case, the test fails if
-/// fewer cases met the condition. The numbers are a third of the mean or less, so that no seed fails by chance;
+/// fewer cases met the condition. The numbers are a third of the mean or less, and 1 if the mean is ten, so that no seed fails by chance;
 /// `--nocapture` prints the counts. The numbers are for the usual number of cases, and are not asserted if
 /// `PROPTEST_CASES` sets another.
 pub(crate) fn tally(least: &[(&'static str, u32)]) -> Just<Tally> {

@@ -159,7 +159,7 @@ proptest! {
     fn a_request_is_sent_exactly_if_the_run_differs_from_the_wanted_state(
         run in runs(), change in changes(),
         met in tally(&[
-            ("as wanted", 50), ("release", 10), ("date_hold", 4), ("enrol", 50), ("record_node", 20), ("record_use", 20),
+            ("as wanted", 50), ("release", 10), ("date_hold", 1), ("enrol", 50), ("record_node", 20), ("record_use", 20),
         ]),
     ) {
         if !change.is_possible(&run) {

@@ -3,13 +3,14 @@
 
 use crate::support::SOON;
 use crate::support::auditor::Auditor;
+use crate::support::controller::{leader, leads, until_a_replica_leads};
 use crate::support::faulted_runs::{CONTROLLERS, OURS, RECOVERED, Runs, keep_alive_on};
 use crate::support::load::alone;
 use crate::support::pool::{self, PooledTestbed};
 use std::time::{Duration, Instant};
 use testbed::pace::SHORT_LEASE;
 use testbed::product::Installed;
-use testbed::{Fault, Part, Testbed, probe};
+use testbed::{Fault, Part, Testbed};
 
 /// How long a replica leads before it is killed. The replicas need five to eight seconds for the election.
 const LED: Duration = Duration::from_secs(4);
@@ -43,26 +44,6 @@ async fn for_a_while(bed: &Testbed, time: Duration) {
 
 fn restarts(bed: &Testbed) -> u32 {
     CONTROLLERS.iter().map(|part| bed.restarts(*part)).sum()
-}
-
-async fn leads(installed: &Installed, replica: u8) -> bool {
-    let admin = installed.controller_admin[usize::from(replica)];
-    let metrics = probe::get(admin, "/metrics").await.unwrap_or_default();
-    metrics.lines().any(|line| line == "pod_affinity_leading 1")
-}
-
-async fn leader(installed: &Installed) -> Option<u8> {
-    for replica in 0..2 {
-        if leads(installed, replica).await {
-            return Some(replica);
-        }
-    }
-    None
-}
-
-async fn until_a_replica_leads(bed: &Testbed, installed: &Installed) -> u8 {
-    let leads = async || leader(installed).await.ok_or("none");
-    bed.until("a controller to lead", SOON, leads).await.unwrap()
 }
 
 async fn until_leading(bed: &Testbed, installed: &Installed, replica: u8) {

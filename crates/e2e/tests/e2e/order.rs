@@ -1,10 +1,10 @@
 //! On a full pool, runs of a kind get nodes in the order of their creation.
 
 use crate::support::SOON;
+use crate::support::controller::until_a_replica_leads;
 use crate::support::events::notes;
 use crate::support::objects::changes;
 use crate::support::placeholders::{is_unschedulable, placeholder_name, pods, sets};
-use crate::support::pool::PooledTestbed;
 use crate::support::runs::{bound_task, create, let_end};
 use crate::support::testbeds::fresh;
 use futures::StreamExt;
@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use testbed::order::Order;
 use testbed::runs::{self, RunSpec, State};
-use testbed::{Part, Testbed, probe};
+use testbed::{Part, Testbed};
 use tokio::time::sleep_until;
 
 /// The number of runs that are created at once, before the others.
@@ -153,21 +153,6 @@ async fn on_a_full_pool_no_run_starves_however_many_younger_runs_come() {
     no_run_starves(75).await;
 }
 
-/// The number of the controller that leads.
-async fn leader(bed: &PooledTestbed) -> u8 {
-    bed.until("a leader", SOON, async || {
-        for (number, admin) in (0..).zip(&bed.installed().controller_admin) {
-            let metrics = probe::get(*admin, "/metrics").await?;
-            if metrics.lines().any(|line| line == "pod_affinity_leading 1") {
-                return Ok(number);
-            }
-        }
-        Err("none".to_owned())
-    })
-    .await
-    .unwrap()
-}
-
 /// Waits for an event `WaitingForNode` that contains these words, and returns its note.
 async fn until_note(bed: &Testbed, run: &RunSpec, words: &str) -> String {
     let client = bed.client().await.unwrap();
@@ -236,7 +221,7 @@ async fn without_an_autoscaler_younger_runs_wait_in_line_after_30_seconds_also_w
     until_placeholder(&bed, last, false).await;
     let waits = until_note(&bed, &runs[4], "4 older runs of the same kind").await;
     assert!(waits.contains("no autoscaler adds one"), "{waits}");
-    let killed = leader(&bed).await;
+    let killed = until_a_replica_leads(&bed, bed.installed()).await;
     bed.kill(Part::Controller(killed)).unwrap();
     let youngest = create(&bed, &runs[5]).await;
     until_note(&bed, &runs[5], "5 older runs of the same kind").await;

@@ -1,13 +1,13 @@
 //! The component reserved-label: only Tekton and pod-affinity create pods with the label of a PipelineRun.
 
 use crate::support::SOON;
+use crate::support::events::events;
 use crate::support::kubectl::{rendered, workspace};
 use crate::support::placeholders::{bound_placeholder, placeholder_name, sets};
 use crate::support::pvcs::{create_pvc, with_pvc};
 use crate::support::runs::{create, let_succeed};
 use crate::support::testbeds::fresh;
-use k8s_openapi::api::events::v1::Event;
-use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 use testbed::runs::{RUN_LABEL, RunSpec};
@@ -94,14 +94,9 @@ async fn a_statefulset_that_is_scaled_up_gets_no_pod(bed: &Testbed, run: &Dynami
     sets.patch(&assistant, &PatchParams::default(), &two)
         .await
         .unwrap();
-    let events: Api<Event> = Api::namespaced(client, "default");
-    let of_assistant = ListParams::default().fields(&format!("regarding.name={assistant}"));
     bed.until("the second pod to be rejected", SOON, async || {
-        let listed = events
-            .list(&of_assistant)
-            .await
-            .map_err(|error| error.to_string())?;
-        let notes: Vec<_> = listed.items.into_iter().filter_map(|event| event.note).collect();
+        let reported = events(&client, "default", &assistant).await;
+        let notes: Vec<_> = reported.filter_map(|event| event.note).collect();
         let is_it = |note: &String| note.contains("whose StatefulSets have one replica");
         notes.iter().any(is_it).then_some(()).ok_or(format!("{notes:?}"))
     })

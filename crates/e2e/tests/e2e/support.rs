@@ -12,7 +12,7 @@ pub(crate) mod autoscalers;
 pub(crate) mod cert_manager;
 /// The command line tool, run against a testbed.
 pub(crate) mod cli;
-/// Waits until the controller has read a configuration or handled a run.
+/// Waits until the controller leads, has read a configuration, or has handled a run.
 pub(crate) mod controller;
 /// Custom tasks, which a test ends.
 pub(crate) mod custom_runs;

@@ -1,4 +1,4 @@
-//! Waits for the controller: until it has read a changed configuration, and until it has handled all changes of a run.
+//! Waits for the controller: until a replica leads, has read a changed configuration, or has handled all changes of a run.
 
 use super::SOON;
 use super::pool::PooledTestbed;
@@ -8,7 +8,7 @@ use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use placement::keys;
 use runtime::install;
 use serde_json::json;
-use testbed::product::NAMESPACE;
+use testbed::product::{Installed, NAMESPACE};
 use testbed::runs::{self, RunSpec};
 use testbed::{Testbed, probe};
 
@@ -35,6 +35,29 @@ pub(crate) async fn configure(bed: &PooledTestbed, data: &[(&str, Option<&str>)]
     })
     .await
     .unwrap();
+}
+
+/// Whether this replica of the controller leads.
+pub(crate) async fn leads(installed: &Installed, replica: u8) -> bool {
+    let admin = installed.controller_admin[usize::from(replica)];
+    let metrics = probe::get(admin, "/metrics").await.unwrap_or_default();
+    metrics.lines().any(|line| line == "pod_affinity_leading 1")
+}
+
+/// The number of the replica that leads.
+pub(crate) async fn leader(installed: &Installed) -> Option<u8> {
+    for replica in 0..2 {
+        if leads(installed, replica).await {
+            return Some(replica);
+        }
+    }
+    None
+}
+
+/// Waits until a replica of the controller leads, and returns its number.
+pub(crate) async fn until_a_replica_leads(bed: &Testbed, installed: &Installed) -> u8 {
+    let leads = async || leader(installed).await.ok_or("none");
+    bed.until("a controller to lead", SOON, leads).await.unwrap()
 }
 
 /// Waits until the controller has handled all earlier changes of an enrolled run, and returns the run. The run may be held

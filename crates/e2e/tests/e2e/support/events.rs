@@ -8,22 +8,31 @@ use kube::api::{Api, ListParams};
 use testbed::Testbed;
 use testbed::runs::RunSpec;
 
-async fn events(client: &Client, run: &RunSpec) -> impl Iterator<Item = Event> {
-    let events: Api<Event> = Api::namespaced(client.clone(), run.namespace());
-    let of_run = ListParams::default().fields(&format!("regarding.name={}", run.name()));
-    events.list(&of_run).await.unwrap().items.into_iter()
+/// The events on the objects with this name.
+pub(crate) async fn events(
+    client: &Client,
+    namespace: &str,
+    name: &str,
+) -> impl Iterator<Item = Event> + use<> {
+    let events: Api<Event> = Api::namespaced(client.clone(), namespace);
+    let of_object = ListParams::default().fields(&format!("regarding.name={name}"));
+    events.list(&of_object).await.unwrap().items.into_iter()
+}
+
+async fn of_run(client: &Client, run: &RunSpec) -> impl Iterator<Item = Event> + use<> {
+    events(client, run.namespace(), run.name()).await
 }
 
 /// When the first event with this reason on a run was sent.
 pub(crate) async fn time_of(client: &Client, run: &RunSpec, reason: &str) -> Timestamp {
     let of_reason = |event: Event| (event.reason.as_deref() == Some(reason)).then_some(event.event_time?.0);
-    let times = events(client, run).await.filter_map(of_reason);
+    let times = of_run(client, run).await.filter_map(of_reason);
     times.min().expect("the event was sent")
 }
 
 /// Reasons and notes of the events on a run.
 pub(crate) async fn notes(client: &Client, run: &RunSpec) -> Vec<(String, String)> {
-    events(client, run)
+    of_run(client, run)
         .await
         .map(|event| (event.reason.unwrap_or_default(), event.note.unwrap_or_default()))
         .collect()

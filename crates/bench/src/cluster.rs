@@ -92,6 +92,13 @@ pub(crate) fn cpu(bed: &Testbed, parts: &[Part]) -> Result<f64> {
     seconds.sum()
 }
 
+/// The CPU seconds of these parts in a second, without work for them.
+pub(crate) async fn cpu_at_rest(bed: &Testbed, parts: &[Part], time: Duration) -> Result<f64> {
+    let (before, rest) = (cpu(bed, parts)?, Instant::now());
+    tokio::time::sleep(time).await;
+    Ok((cpu(bed, parts)? - before) / rest.elapsed().as_secs_f64())
+}
+
 pub(crate) fn cpu_of(pid: u32) -> Result<f64> {
     Ok(usage::cpu_time(pid)?.as_secs_f64())
 }
@@ -177,19 +184,25 @@ pub(crate) async fn delete_pods(bed: &Testbed, namespace: &str) -> Result<()> {
 /// Deletes the Events that a namespace has now. More may follow, because their clients send them later.
 pub(crate) async fn delete_events(bed: &Testbed, namespace: &str) -> Result<()> {
     let api: Api<Event> = Api::namespaced(bed.client().await?, namespace);
-    let deleted = api
-        .delete_collection(&DeleteParams::default(), &ListParams::default())
-        .await;
-    deleted.map(drop).context("deleting Events")
+    delete_present(&api, &DeleteParams::default()).await
 }
 
 async fn delete_all<K>(bed: &Testbed, api: &Api<K>, params: &DeleteParams) -> Result<()>
 where
     K: Resource + Clone + DeserializeOwned + Debug,
 {
-    let deleted = api.delete_collection(params, &ListParams::default()).await;
-    deleted.with_context(|| format!("deleting {}", api.resource_url()))?;
+    delete_present(api, params).await?;
     until_empty(bed, api).await
+}
+
+async fn delete_present<K>(api: &Api<K>, params: &DeleteParams) -> Result<()>
+where
+    K: Resource + Clone + DeserializeOwned + Debug,
+{
+    let deleted = api.delete_collection(params, &ListParams::default()).await;
+    deleted
+        .map(drop)
+        .with_context(|| format!("deleting {}", api.resource_url()))
 }
 
 async fn until_empty<K>(bed: &Testbed, api: &Api<K>) -> Result<()>

@@ -1,6 +1,6 @@
 //! The controller with many runs in the cluster, and with many new runs at once.
 
-use crate::cluster::{self, CONCURRENT, Requests, cpu_of};
+use crate::cluster::{self, CONCURRENT, Requests};
 use crate::part::{BenchPart, Effort};
 use crate::scenario::{Figures, Scenario};
 use crate::stats::{number, quantile};
@@ -180,13 +180,10 @@ pub(crate) async fn at_rest(effort: &Effort, bed: &Testbed, round: u32) -> Resul
     written.await?;
     let first_write = started.elapsed().as_secs_f64();
     cluster::delete_runs(bed, "default").await?;
-    let pid = cluster::pid(bed, LEADER)?;
     // Work that the start has left does not count as rest.
     let window = effort.pick(Duration::from_mins(1), Duration::from_secs(3));
     tokio::time::sleep(window / 3).await;
-    let (cpu, rest) = (cpu_of(pid)?, Instant::now());
-    tokio::time::sleep(window).await;
-    let at_rest = (cpu_of(pid)? - cpu) / rest.elapsed().as_secs_f64();
+    let at_rest = cluster::cpu_at_rest(bed, &[LEADER], window).await?;
     let (resident, peak) = cluster::memory(bed, LEADER)?;
     Ok(vec![
         (FIRST_WRITE, first_write),

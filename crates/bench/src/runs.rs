@@ -12,7 +12,6 @@ use anyhow::{Context, Error, Result};
 use std::time::Duration;
 use testbed::product::Installed;
 use testbed::{Limits, Nodes, Part, Testbed, probe};
-use tokio::time::sleep;
 
 const CPU: &str = "CPU of all processes, ms per run";
 const SERVER_CPU: &str = "CPU of the API server, ms per run";
@@ -141,7 +140,8 @@ async fn measure(
     let installed = admission::install(&bed).await?;
     let rehearsed = Workload::diamonds(effort, most.min(REHEARSED));
     Batch::rehearse(&bed, variants, rehearsed).await?;
-    let at_rest = cpu_at_rest(&bed, effort.pick(REST, Duration::from_secs(1))).await?;
+    let rest = effort.pick(REST, Duration::from_secs(1));
+    let at_rest = cluster::cpu_at_rest(&bed, &POD_AFFINITY, rest).await?;
     let mut scenarios = Vec::new();
     for size in sizes {
         let title = if size == 1 {
@@ -158,13 +158,6 @@ async fn measure(
         scenarios.push(measured.await?);
     }
     Ok(scenarios)
-}
-
-/// The CPU seconds of pod-affinity in a second without runs.
-async fn cpu_at_rest(bed: &Testbed, time: Duration) -> Result<f64> {
-    let before = cluster::cpu(bed, &POD_AFFINITY)?;
-    sleep(time).await;
-    Ok((cluster::cpu(bed, &POD_AFFINITY)? - before) / time.as_secs_f64())
 }
 
 async fn figures(

@@ -48,14 +48,15 @@ impl Cluster {
             stints
         };
         let stints = self.fold_task_pods(Operation::RecordUse, &observed.run, Vec::new(), and_one);
-        let mut stints = stints.await.unwrap_or_else(|refused| {
+        let stints = stints.await.unwrap_or_else(|refused| {
             debug!(error = %refused.fault, "what the tasks asked for is not written down");
             Vec::new()
         });
         if stints.len() > MOST_PODS {
-            stints.clear();
+            Vec::new()
+        } else {
+            stints
         }
-        stints
     }
 
     /// What the definitions of the run's tasks say, with at most this many images. After an error nothing is known.

@@ -228,19 +228,16 @@ fn is_possible(term: &NodeSelectorTerm) -> bool {
 
 /// Whether a term that names only existing nodes matches one of them. Another term may match a node that does not exist yet.
 fn may_match(term: &NodeSelectorTerm, nodes: &BTreeMap<String, Arc<NodeFacts>>) -> bool {
-    let hostname = |node: &Arc<NodeFacts>| node.labels.get(keys::HOSTNAME).cloned();
-    let hostnames = LazyCell::new(|| nodes.values().filter_map(hostname).collect::<BTreeSet<_>>());
-    // Storage drivers have labels of their own for the name of a node.
-    let has_label = |value: &String, key: &str| {
-        nodes
-            .get(value)
-            .is_some_and(|node| node.labels.get(key) == Some(value))
-    };
+    let hostnames = nodes.values().filter_map(|node| node.labels.get(keys::HOSTNAME));
+    let hostnames = LazyCell::new(|| hostnames.collect::<BTreeSet<_>>());
     let names_nodes = |it: &NodeSelectorRequirement| {
         let is_node = |value: &String| match it.key.as_str() {
             keys::HOSTNAME => hostnames.contains(value),
             "metadata.name" => nodes.contains_key(value),
-            key => has_label(value, key),
+            // Storage drivers have labels of their own for the name of a node.
+            key => nodes
+                .get(value)
+                .is_some_and(|node| node.labels.get(key) == Some(value)),
         };
         let values = it.values.as_deref().unwrap_or_default();
         it.operator == "In" && values.len() <= MOST_TERMS && values.iter().all(is_node)

@@ -196,7 +196,10 @@ mod tests {
     use super::*;
     use axum_server::accept::DefaultAcceptor;
     use tokio::io::{AsyncWriteExt, duplex};
-    use tokio::{net::TcpStream, time::timeout};
+    use tokio::{
+        net::TcpStream,
+        time::{Instant, timeout},
+    };
 
     /// How long Go's HTTP client, which API servers use, keeps an idle connection.
     const IDLE_AT_THE_API_SERVER: Duration = Duration::from_secs(90);
@@ -222,8 +225,13 @@ mod tests {
         let limit = ConnectionLimit::new(DefaultAcceptor::new(), 1, Counter::default());
         let (connection, _client) = duplex(1);
         let (mut stream, _) = limit.accept(connection, ()).await.unwrap();
+        let begun = Instant::now();
         let written = timeout(Duration::from_mins(1), stream.write_all(b"response")).await;
-        assert_eq!(written.unwrap().unwrap_err().kind(), io::ErrorKind::TimedOut);
+        let error = written.unwrap().unwrap_err();
+        assert_eq!(
+            (error.kind(), begun.elapsed().as_secs()),
+            (io::ErrorKind::TimedOut, 10)
+        );
     }
 
     #[tokio::test]

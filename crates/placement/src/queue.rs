@@ -49,6 +49,10 @@ const NEW_AT_ONCE: usize = 10;
 /// The most placeholders of a kind in line that found no node: one less is the limit of how many younger runs can overtake a run.
 const TRIED_AT_ONCE: usize = 3;
 
+/// The most free nodes that all lines observe together: a user may create a kind, and so a line, with each run. Rule 4 does not apply to
+/// other nodes.
+const MOST_OBSERVED: usize = 100_000;
+
 /// What decides which nodes are possible for a run, apart from their size.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Kind(String);
@@ -205,7 +209,10 @@ impl Queue {
             self.leave_line(uid, None, None);
             return Some(Before::OverCap(over_cap));
         }
-        self.lines.get_mut(&kind?)?.before(position, now, free)
+        let observed: usize = self.lines.values().map(Line::observed).sum();
+        let line = self.lines.get_mut(&kind?)?;
+        line.set_room(MOST_OBSERVED.saturating_sub(observed - line.observed()));
+        line.before(position, now, free)
     }
 
     fn place(&mut self, run: &Member) -> Position {

@@ -30,6 +30,8 @@ pub(super) struct Line {
     refused: HashMap<String, Sizes>,
     /// The free nodes by name, as last observed.
     free: HashMap<String, FreeNode>,
+    /// The most free nodes that the line observes.
+    room: usize,
     observed_at: Option<Timestamp>,
     /// The runs whose placeholders left a node.
     passed: BTreeSet<Position>,
@@ -50,6 +52,16 @@ impl Line {
             is_silent,
             ..Self::default()
         }
+    }
+
+    /// Sets the most free nodes that the line observes.
+    pub(super) fn set_room(&mut self, room: usize) {
+        self.room = room;
+    }
+
+    /// The number of free nodes that the line observes.
+    pub(super) fn observed(&self) -> usize {
+        self.free.len()
     }
 
     /// Why the run may not have a placeholder now.
@@ -77,12 +89,12 @@ impl Line {
         self.is_silent |= is_full && was_in_line && is_unanswered;
     }
 
-    /// Whether the run has to wait for its turn: an autoscaler would not add a node for the run.
     /// Whether the line may be closed for a run.
     fn is_closed(&self) -> bool {
         self.promised.is_empty() && (self.is_silent || !self.refused.is_empty())
     }
 
+    /// Whether the run has to wait for its turn: an autoscaler would not add a node for the run.
     fn is_closed_for(&self, namespace: &str, run: &Waiting) -> bool {
         let refused = self.refused.get(namespace);
         let is_refused = refused.is_some_and(|sizes| sizes.has_at_most(&run.size));
@@ -217,7 +229,7 @@ impl Line {
     /// nodes, which must not keep other runs, also of other namespaces, from them.
     fn observe(&mut self, free: &[Arc<NodeFacts>], now: Timestamp) {
         let mut before = std::mem::take(&mut self.free);
-        let known = free.iter().map(|node| {
+        let known = free.iter().take(self.room).map(|node| {
             let new = || FreeNode {
                 since: now,
                 left_by: HashMap::new(),

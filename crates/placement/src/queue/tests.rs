@@ -223,6 +223,29 @@ fn a_node_that_the_oldest_run_cannot_use_does_not_wait_for_it_for_ever() {
 }
 
 #[test]
+fn all_lines_together_observe_a_limited_number_of_nodes() {
+    let other = Kind::new("other".to_owned());
+    let line = |first: usize| {
+        [
+            of_size("8", unanswered(first)),
+            of_size("2", run(first + 1, Stage::Missing)),
+        ]
+    };
+    let of_other = line(2).map(|run| of_kind(&other, run));
+    let mut queue = queue(line(0).into_iter().chain(of_other));
+    let small = MOST_OBSERVED * 3 / 5;
+    let mut free: Vec<_> = (0..small).map(|name| node(name, "1")).collect();
+    free.push(node(small, "16"));
+    let mut ahead = |uid, second| number_ahead(queue.before(uid, at(second), || free.clone()));
+    assert_eq!(["uid-1", "uid-3"].map(|uid| ahead(uid, 0)), [Some(1), Some(1)]);
+    assert_eq!(
+        ["uid-1", "uid-3"].map(|uid| ahead(uid, 15)),
+        [None, Some(1)],
+        "the second line does not observe the large node"
+    );
+}
+
+#[test]
 fn runs_whose_placeholders_get_no_pod_do_not_keep_a_free_node_from_other_runs_for_ever() {
     let stuck = (1..6).map(|number| run(number, Stage::New));
     let mut queue = queue(

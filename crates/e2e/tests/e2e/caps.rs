@@ -2,7 +2,7 @@
 
 use crate::support::SOON;
 use crate::support::cli::until_output_contains;
-use crate::support::controller::configure;
+use crate::support::controller::{configure, until_reconciled};
 use crate::support::events::until_event;
 use crate::support::placeholders::{placeholder_name, sets};
 use crate::support::runs::{bound_task, create, let_end};
@@ -62,11 +62,11 @@ async fn a_run_over_a_cap_is_held_in_order_and_its_deadline_does_not_count() {
     let elsewhere = run(&other, "elsewhere");
     create(&bed, &elsewhere).await;
     bed.until_succeeded(&elsewhere, SOON).await.unwrap();
-    // Longer than the deadline.
-    tokio::time::sleep(Duration::from_secs(8)).await;
+    // The deadline of the hold.
+    tokio::time::sleep(Duration::from_secs(5)).await;
     let client = bed.client().await.unwrap();
     for run in &waiting {
-        let run = read(&bed, run).await;
+        let run = until_reconciled(&bed, run).await;
         assert!(is_held(&run), "{run:?}");
         let set = sets(&client, run.metadata.namespace.as_deref().unwrap());
         assert!(

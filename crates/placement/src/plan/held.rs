@@ -56,7 +56,7 @@ fn date_or_suspend(observed: &Observation, enrolment: Enrolment) -> Option<Decis
     let is_over_cap =
         matches!(observed.turn, Turn::Later(Before::OverCap(_))) && observed.placeholder().usable().is_none();
     match observed.run.held_from {
-        HeldFrom::OverCap if is_over_cap => None,
+        HeldFrom::OverCap if is_over_cap && observed.run.is_enrolled() => None,
         HeldFrom::UndatedRelease | HeldFrom::OverCap if !is_over_cap => Some(date_hold(observed)),
         HeldFrom::Creation | HeldFrom::Release(_) | HeldFrom::UndatedRelease | HeldFrom::OverCap => {
             let suspended = change_run(observed, |run| {

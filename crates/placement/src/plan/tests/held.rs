@@ -569,22 +569,21 @@ const OVER_CAP: Turn = Turn::Later(Before::OverCap(OverCap {
 #[test]
 fn the_deadline_does_not_count_while_a_cap_has_no_room() {
     let over = |scene: Scene| scene.change(|scene| scene.turn = OVER_CAP);
-    let suspended = RunState {
+    let state = RunState {
         hold: Some(HeldFrom::OverCap),
         ..enrolled_state()
     };
-    let suspend = Decision::act("suspend_hold", None, [Action::Run(suspended)]);
-    for scene in [held(), held().created_ago(9999)] {
+    let suspend = Decision::act("suspend_hold", None, [Action::Run(state)]);
+    let suspended = |scene: Scene| scene.change(|scene| scene.run.held_from = HeldFrom::OverCap);
+    let without_labels = suspended(held());
+    for scene in [held(), held().created_ago(9999), without_labels] {
         assert_eq!(over(scene).decision(), suspend);
     }
     let waits = Decision::Wait(Wait::OlderRuns(match OVER_CAP {
         Turn::Later(before) => before,
         Turn::Now => unreachable!(),
     }));
-    let late = held()
-        .in_group(UID)
-        .created_ago(9999)
-        .change(|scene| scene.run.held_from = HeldFrom::OverCap);
+    let late = suspended(held().in_group(UID).created_ago(9999));
     assert_eq!(over(late.clone()).plan(), in_seconds(waits, 30));
     let dated = RunState {
         hold: Some(HeldFrom::Release(now())),

@@ -102,9 +102,14 @@ pub(crate) fn of_autoscaler(event: &EventView) -> Option<Reduced<EventKey, Obser
     answer.filter(|((_, name, _), _)| PlaceholderName::is_placeholder(name.trim_end_matches("-0")))
 }
 
-/// Reduces an event about a TaskRun.
+/// Reduces an event about a TaskRun. The TaskRun has the message as well.
 pub(crate) fn of_task_run(event: &EventView) -> Option<Reduced<EventKey, ObservedEvent>> {
-    event.reduced()
+    let (key, event) = event.reduced()?;
+    let without_message = |event| ObservedEvent {
+        message: String::new(),
+        ..event
+    };
+    Some((key, event.map(without_message)))
 }
 
 /// The message of the latest event about the object.

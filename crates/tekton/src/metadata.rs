@@ -4,9 +4,10 @@
 //! object. Skipping `managedFields` while decoding costs almost nothing.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta, OwnerReference, Time};
-use placement::bounded::{BYTES, ENTRIES, Fields};
+use placement::bounded::{BYTES, ENTRIES, Fields, STRING};
 use placement::keys;
 use placement::names::RunKey;
+use placement::text::shortened;
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
@@ -78,7 +79,7 @@ fn labels_of_node<'de, D: Deserializer<'de>>(from: D) -> Result<Option<BTreeMap<
 
 /// Decodes the metadata of a read-only object, without managed fields, finalizers and other unused fields. Of the owner references,
 /// only the controller is kept. Of labels and annotations, at most a hundred keys that pod-affinity reads and a hundred other keys are
-/// kept.
+/// kept. A long value is cut.
 ///
 /// # Errors
 /// A field that is read has the wrong type.
@@ -141,7 +142,11 @@ impl<'de> Visitor<'de> for Strings {
             };
             *count += 1;
             if *count <= most {
-                entries.insert(key, map.next_value()?);
+                let mut value: String = map.next_value()?;
+                if value.len() > STRING {
+                    value = shortened(&value, STRING).into_owned();
+                }
+                entries.insert(key, value);
             } else {
                 map.next_value::<IgnoredAny>()?;
             }
@@ -208,6 +213,17 @@ mod tests {
         let labels = read.labels.unwrap();
         assert_eq!((labels.len(), labels[keys::GROUP].as_str()), (ENTRIES + 1, "u1"));
         assert_eq!(read.owner_references.unwrap()[0].uid, "c1");
+    }
+
+    #[test]
+    fn a_value_of_any_length_takes_little_memory() {
+        let mut more = metadata();
+        more["annotations"][keys::PINNED] = json!("n".repeat(200_000));
+        let annotations = read(more).unwrap().annotations.unwrap();
+        assert_eq!(
+            (annotations[keys::PINNED].len(), annotations["c"].as_str()),
+            (STRING, "d")
+        );
     }
 
     #[test]

@@ -59,10 +59,17 @@ fn the_answer_of_an_autoscaler_is_known_by_its_reporter_and_its_reason() {
 #[test]
 fn a_long_message_is_cut_between_two_characters() {
     let event = json!({
-        "metadata": {"namespace": "ns", "name": "e"}, "involvedObject": {"name": "x"}, "message": "ä".repeat(LONGEST),
+        "metadata": {"namespace": "ns", "name": "e"}, "message": "ä".repeat(LONGEST),
+        "involvedObject": {"name": run().key.placeholder().as_str()},
     });
-    let (_, event) = of_task_run(&serde_json::from_value(event).unwrap()).unwrap();
-    assert_eq!(event.unwrap().message.len(), LONGEST);
+    let event: EventView = serde_json::from_value(event).unwrap();
+    let length = |(_, event): Reduced<_, ObservedEvent>| event.unwrap().message.len();
+    assert_eq!(of_statefulset(&event).map(length), Some(LONGEST));
+    assert_eq!(
+        of_task_run(&event).map(length),
+        Some(0),
+        "the TaskRun has the message"
+    );
 }
 
 #[test]

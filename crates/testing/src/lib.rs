@@ -66,6 +66,7 @@ struct State {
     script: VecDeque<Scripted>,
     behaviour: Behaviour,
     forbidden: Option<&'static str>,
+    not_served: Option<&'static str>,
 }
 
 /// The server. Clones share the objects.
@@ -115,6 +116,11 @@ impl FakeApi {
     /// Makes each request for this resource, such as `pods`, fail with the status 403.
     pub fn forbid(&self, resource: &'static str) {
         self.state().forbidden = Some(resource);
+    }
+
+    /// Makes each request for this resource fail with the status 404, as after its definition was deleted.
+    pub fn stop_serving(&self, resource: &'static str) {
+        self.state().not_served = Some(resource);
     }
 
     /// Adds a response to the script. The next requests get the scripted responses, in this order.

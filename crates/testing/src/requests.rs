@@ -80,7 +80,8 @@ impl FakeApi {
             method, path, query, ..
         } = request;
         match method.as_str() {
-            _ if self.is_forbidden(path) => forbidden(),
+            _ if has_part(path, self.state().forbidden) => forbidden(),
+            _ if has_part(path, self.state().not_served) => not_found(),
             "GET" if is_collection(path) && query.contains("watch=") => self.watch(path, query),
             "GET" if is_collection(path) => self.list(path, query),
             "GET" => self.get(path).map_or_else(not_found, |object| ok(&object)),
@@ -90,11 +91,6 @@ impl FakeApi {
             "DELETE" => self.delete_object(request),
             _ => failed(405, "MethodNotAllowed"),
         }
-    }
-
-    fn is_forbidden(&self, path: &str) -> bool {
-        let forbidden = self.state().forbidden;
-        forbidden.is_some_and(|resource| path.split('/').any(|part| part == resource))
     }
 
     fn list(&self, path: &str, query: &str) -> Response<AnyBody> {
@@ -213,6 +209,10 @@ pub(crate) fn failure(code: u16, reason: &str, message: &str) -> Value {
 fn failed(code: u16, reason: &str) -> Response<AnyBody> {
     let message = format!("the fake API server responds with {reason}");
     response(code, &failure(code, reason, &message))
+}
+
+fn has_part(path: &str, resource: Option<&str>) -> bool {
+    resource.is_some_and(|resource| path.split('/').any(|part| part == resource))
 }
 
 fn forbidden() -> Response<AnyBody> {

@@ -132,7 +132,8 @@ pub(super) async fn enable(cluster: &Cluster, args: &EnableArgs) -> RequestResul
     })
 }
 
-/// Opts out these runs if they meet the condition, and releases held runs. A run that cannot be changed does not stop the others.
+/// Opts out these runs if they meet the condition, and releases held runs. A run that cannot be changed does not stop the others. A
+/// cluster from which Tekton was removed has no runs.
 async fn start(
     writer: Writer<'_>,
     namespace: Option<&str>,
@@ -142,7 +143,11 @@ async fn start(
     let all = writer.server.reach::<tekton::PipelineRun>(namespace);
     let keep = |found: tekton::PipelineRun| found.run().filter(&condition);
     let mut code = ExitCode::SUCCESS;
-    for run in all.collect(runs.limit(PAGE), keep).await? {
+    let found = match all.collect(runs.limit(PAGE), keep).await {
+        Err(RequestError::NotServed(_)) => Vec::new(),
+        found => found?,
+    };
+    for run in found {
         match start_run(writer, run).await {
             Ok(done) => done.into_iter().for_each(|done| tell(writer, &done)),
             Err(error) => {

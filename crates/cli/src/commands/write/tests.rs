@@ -268,6 +268,17 @@ async fn a_missing_object_does_not_stop_the_others_from_being_switched_off() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn without_the_definitions_of_tekton_placeholders_still_go() {
+    let api = cluster();
+    api.stop_serving("pipelineruns");
+    assert_eq!(
+        done(&api, "disable -A --stop-controller").await,
+        Ok(ExitCode::SUCCESS)
+    );
+    assert_eq!(api.get(SET), None);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_controller_that_does_not_end_keeps_no_run_waiting() {
     let api = cluster();
     let labels = json!({keys::APP: keys::APP_NAME, keys::COMPONENT: "controller"});

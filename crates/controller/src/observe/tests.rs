@@ -165,6 +165,10 @@ async fn nothing_is_decided_before_the_first_lists_are_in() {
             "autoscalers",
             lacks(|stores, empty| stores.autoscalers = empty.autoscalers),
         ),
+        (
+            "failed_creates",
+            lacks(|stores, empty| stores.failed_creates = empty.failed_creates),
+        ),
     ];
     for (list, stores) in lacking {
         let memory = Memory::default();

@@ -1,8 +1,9 @@
-//! The order of runs that wait for a node.
+//! The order of runs that wait for a node, and of retries.
 
+use super::read_tests::methods;
 use super::tests::held;
 use super::*;
-use crate::fixture::{Caches, Server, node, reconciler, running, written};
+use crate::fixture::{Caches, Server, at, clock_of, node, reconciler, run, running, written};
 use crate::turns;
 use futures::StreamExt;
 use futures::channel::mpsc::UnboundedReceiver;
@@ -11,6 +12,7 @@ use placement::attempts::Rejection;
 use placement::caps::Caps;
 use placement::run::{HeldFrom, SpecStatus};
 use serde_json::json;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 const REFUSED: &str = "pod didn't trigger scale-up: 1 max node group size reached";
 
@@ -262,4 +264,41 @@ async fn a_run_that_a_quota_rejects_keeps_no_run_of_another_namespace_in_line() 
     step(&reconciler, &oldest).await;
     assert_eq!(names(&mut triggers), ["other"]);
     assert_eq!(step(&reconciler, &other).await, "create_placeholder");
+}
+
+/// A reconciler at second 2 of a run whose placeholder's pod was rejected with this message, and its clock. Another run has just
+/// retried.
+async fn beside_a_retry(server: &mut Server, message: &str) -> (Reconciler, Arc<AtomicI64>) {
+    server.answer(200, written());
+    let mut caches = Caches::ready();
+    caches.add_observed_set(&run(), "s1");
+    caches.add_failed_create(&run(), 1, message);
+    let (mut reconciler, ..) = reconciler(&caches, server);
+    let seconds = Arc::default();
+    reconciler.clock = clock_of(&seconds);
+    reconciler.reconcile(run()).await.unwrap();
+    seconds.store(2, Ordering::Relaxed);
+    assert_eq!(reconciler.memory.turns.retry_pause(at(2)), None);
+    (reconciler, seconds)
+}
+
+#[tokio::test]
+async fn the_whole_cluster_retries_at_most_twice_a_second() {
+    let mut server = Server::start();
+    let (reconciler, seconds) = beside_a_retry(&mut server, "exceeded quota: q").await;
+    let plan = reconciler.reconcile(run()).await.unwrap();
+    assert_eq!(plan.again, Some(Duration::from_millis(500)));
+    assert!(methods(&server).is_empty());
+    seconds.store(3, Ordering::Relaxed);
+    reconciler.reconcile(run()).await.unwrap();
+    assert_eq!(methods(&server), ["PATCH"]);
+}
+
+#[tokio::test]
+async fn the_first_adaptation_to_a_limit_range_is_no_retry() {
+    let mut server = Server::start();
+    let message = "minimum cpu usage per Container is 100m, but request is 50m";
+    let (reconciler, _) = beside_a_retry(&mut server, message).await;
+    reconciler.reconcile(run()).await.unwrap();
+    assert_eq!(methods(&server), ["PATCH"]);
 }

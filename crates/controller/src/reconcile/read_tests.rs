@@ -25,7 +25,7 @@ impl Reconciler {
 }
 
 /// The methods of the calls so far.
-fn methods(server: &Server) -> Vec<String> {
+pub(super) fn methods(server: &Server) -> Vec<String> {
     let calls = server.calls().into_iter();
     calls
         .map(|call| call.line.split(' ').next().unwrap_or_default().to_owned())
@@ -251,31 +251,6 @@ async fn after_a_quota_rejected_a_placeholder_the_two_oldest_runs_of_the_namespa
         .collect();
     assert_eq!(next, ["build", "build"]);
     assert!(reconciler.on_quota("elsewhere").is_empty());
-}
-
-#[tokio::test]
-async fn the_whole_cluster_retries_at_most_twice_a_second() {
-    let mut server = Server::start();
-    server.answer(200, written());
-    let mut caches = Caches::ready();
-    caches.add_observed_set(&run(), "s1");
-    caches.add_failed_create(&run(), 1, "exceeded quota: q");
-    let (mut reconciler, ..) = reconciler(&caches, &server);
-    let seconds = Arc::default();
-    reconciler.clock = clock_of(&seconds);
-    reconciler.reconcile(run()).await.unwrap();
-    seconds.store(2, Ordering::Relaxed);
-    assert_eq!(
-        reconciler.memory.turns.retry_pause(at(2)),
-        None,
-        "another run retries"
-    );
-    let plan = reconciler.reconcile(run()).await.unwrap();
-    assert_eq!(plan.again, Some(Duration::from_millis(500)));
-    assert!(methods(&server).is_empty());
-    seconds.store(3, Ordering::Relaxed);
-    reconciler.reconcile(run()).await.unwrap();
-    assert_eq!(methods(&server), ["PATCH"]);
 }
 
 #[tokio::test]

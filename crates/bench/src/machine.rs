@@ -78,12 +78,19 @@ fn load(load: u64) -> String {
     format!("{:.2}", load as f64 / 65536.0)
 }
 
-/// The first model name, or "unknown" where the kernel reports none.
+/// The first processor, as far as the kernel reports it. Processors of several generations may have the same name.
 fn cpu() -> Result<String> {
     let text = fs::read_to_string("/proc/cpuinfo").context("reading /proc/cpuinfo")?;
-    let line = text.lines().find(|line| line.starts_with("model name"));
-    let name = line.and_then(|line| line.split_once(": "));
-    Ok(name.map_or("unknown", |(_, name)| name).to_owned())
+    let fields = text.lines().filter_map(|line| line.split_once(':'));
+    let field = |name: &str| {
+        let mut named = fields.clone().filter(|(key, _)| key.trim() == name);
+        named.next().map(|(_, value)| value.trim())
+    };
+    let name = field("model name").unwrap_or("unknown");
+    Ok(match (field("cpu family"), field("model")) {
+        (Some(family), Some(model)) => format!("{name}, family {family}, model {model}"),
+        (None, _) | (_, None) => name.to_owned(),
+    })
 }
 
 /// The CPU time of the machine since its start, in the kernel's ticks.

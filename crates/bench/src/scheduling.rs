@@ -53,7 +53,7 @@ pub(crate) const PART: BenchPart = BenchPart {
     ],
     aims: &[
         (CLUSTER, TOGETHER, Some(ISOLATE), 0.6),
-        (CLUSTER, HELD, Some(ISOLATE), 0.95),
+        (CLUSTER, HELD, Some(ISOLATE), 0.7),
         (CLUSTER, TOGETHER, Some(NO_TERMS), 2.2),
     ],
     chart: Some(TOGETHER),

@@ -85,6 +85,7 @@ mod strategies;
 mod support;
 mod task_requirements;
 mod tektons_examples;
+mod tektons_pods;
 mod tenants;
 mod testbed_coschedules;
 mod testbed_keeps_data;

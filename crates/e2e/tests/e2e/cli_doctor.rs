@@ -7,7 +7,7 @@ use crate::support::install::{POLICIES, install};
 use crate::support::objects::admission;
 use crate::support::pool;
 use crate::support::runs::create;
-use crate::support::usage::Counted;
+use crate::support::testbeds::whole;
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
 use placement::keys;
@@ -15,7 +15,7 @@ use runtime::install;
 use serde_json::{Value, json};
 use testbed::apply::{api_of, apply_all};
 use testbed::runs::RunSpec;
-use testbed::{Nodes, Options, Part, Testbed};
+use testbed::{Nodes, Part, Testbed};
 
 const OURS: &str = "tekton-pod-affinity";
 const CONTROLLERS: [Part; 2] = [Part::Controller(0), Part::Controller(1)];
@@ -116,18 +116,6 @@ pub(crate) async fn until_healthy(bed: &Testbed) {
     })
     .await
     .unwrap();
-}
-
-/// An installation as `cargo testbed up --pod-affinity` creates it.
-pub(crate) async fn whole(nodes: usize) -> Counted {
-    let options = Options {
-        deployments: true,
-        ..Options::default()
-    };
-    let bed = pool::start(options).await;
-    bed.add_nodes(&Nodes::new("node", nodes)).await.unwrap();
-    bed.install_pod_affinity().await.unwrap();
-    bed
 }
 
 #[e2e_test(webhook)]

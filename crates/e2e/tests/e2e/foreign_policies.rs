@@ -1,11 +1,10 @@
 //! Admission policies of other owners change the pods of runs and their placeholders.
 
-use crate::reserve::{cpu, still_node};
 use crate::support::SOON;
 use crate::support::cli::{on_one_line, tool};
 use crate::support::controller::configure;
 use crate::support::events::reasons;
-use crate::support::objects::{admission, node_of};
+use crate::support::objects::{admission, cpu, node_of, still_node};
 use crate::support::placeholders::{placeholder_name, pods};
 use crate::support::runs::{create, nodes_of};
 use crate::support::testbeds::fresh;

@@ -2,8 +2,8 @@
 //! and the owner of the webhook configurations. Argo CD itself is not run. Of Flux, the library is run with which its controllers
 //! apply.
 
-use crate::install_overlays::until_owned;
 use crate::support::helm::chart;
+use crate::support::install::until_owned;
 use crate::support::kubectl::{call, file, kubectl, printed};
 use crate::support::pool;
 use crate::support::ship_program::released;

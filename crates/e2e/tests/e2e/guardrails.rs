@@ -1,8 +1,8 @@
 //! The component guardrails: which namespaces may use the label, which strategies, and how much a run may reserve.
 
-use crate::reserved_label::tried;
 use crate::support::SOON;
 use crate::support::kubectl::{rendered, workspace};
+use crate::support::objects::tried;
 use crate::support::runs::{bound_task, create};
 use crate::support::testbeds::fresh;
 use k8s_openapi::api::core::v1::ConfigMap;

@@ -1,7 +1,7 @@
 //! The objects of the Helm chart: those of kustomize for each variant, and the changes that values make.
 
-use crate::install_overlays::{overlay, own_ca};
 use crate::support::helm::{Chart, chart};
+use crate::support::install::{overlay, own_ca};
 use crate::support::kubectl::{file, kubectl, rendered, workspace};
 use crate::support::pool;
 use crate::support::ship_program::released;

@@ -1,14 +1,14 @@
 //! The Helm chart on a real API server: it adopts an installation, is upgraded and rolled back while runs are held and running, and
 //! is uninstalled without a lost run. The objects of the chart are those of config/, whose behaviour other tests show.
 
-use crate::install_docs::{until_nothing_is_left, until_released};
+use crate::install_docs::until_nothing_is_left;
 use crate::support::SOON;
 use crate::support::helm::{chart, shell};
 use crate::support::kubectl::{call, file, kubectl, parsed, printed};
 use crate::support::pages::block;
 use crate::support::placeholders::bound_placeholder;
 use crate::support::pool;
-use crate::support::runs::{bound_task, create, held_for_good, let_end};
+use crate::support::runs::{bound_task, create, held_for_good, let_end, until_released};
 use crate::support::ship_program::released;
 use crate::support::testbeds::stop_controllers;
 use kube::ResourceExt;

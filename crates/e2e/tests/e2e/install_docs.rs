@@ -7,7 +7,9 @@ use crate::support::kubectl::{kubectl, printed};
 use crate::support::pages::blocks;
 use crate::support::placeholders::{bound_placeholder, sets, until_no_placeholder};
 use crate::support::pool;
-use crate::support::runs::{bound_task, create, held_for_good, let_end, let_succeed, nodes_after};
+use crate::support::runs::{
+    bound_task, create, held_for_good, let_end, let_succeed, nodes_after, until_released,
+};
 use crate::support::testbeds::{start_controllers, stop_controllers};
 use kube::ResourceExt;
 use kube::api::{DynamicObject, ListParams, PostParams};
@@ -26,13 +28,6 @@ fn commands(heading: &str) -> Vec<String> {
 const AT_LEAST: usize = 3;
 /// The interval at which runs are created during the uninstallation.
 const EVERY: Duration = Duration::from_secs(1);
-
-pub(crate) async fn until_released(bed: &Testbed, run: &RunSpec) -> DynamicObject {
-    let released = |run: &DynamicObject| run.data["spec"].get("status").is_none();
-    bed.until_run(run, "to be released", SOON, released)
-        .await
-        .unwrap()
-}
 
 /// Waits until new runs of this namespace have this state.
 async fn until_new_runs_are(bed: &Testbed, namespace: &str, wanted: State) {

@@ -5,26 +5,20 @@ use crate::support::SOON;
 use crate::support::cert_manager::{CertManager, configurations, secrets};
 use crate::support::cli::{plain, tool};
 use crate::support::events::until_event;
+use crate::support::install::{overlay, own_ca, until_owned};
 use crate::support::kubectl::{call, file, kubectl, printed, rendered, workspace};
 use crate::support::pool;
 use crate::support::runs::{held_for_good, let_end_once_bound, nodes_after};
 use crate::support::testbeds::{kill_webhooks, start_controllers, stop_controllers};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{DeleteParams, PostParams};
 use kube::{Client, ResourceExt};
 use placement::keys;
 use rcgen::date_time_ymd;
 use runtime::install;
 use serde_json::Value;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 use testbed::product::{Installed, NAMESPACE};
 use testbed::runs::RunSpec;
 use testbed::{Definitions, Nodes, Options, Testbed};
-
-pub(crate) fn overlay(name: &str) -> PathBuf {
-    workspace().join("overlays").join(name)
-}
 
 /// The names of all overlays.
 fn overlays() -> Vec<String> {
@@ -34,18 +28,6 @@ fn overlays() -> Vec<String> {
         .collect();
     names.sort();
     names
-}
-
-/// The overlay own-ca in a copy in which the user has put the certificate of a CA into certs/own-ca.
-pub(crate) fn own_ca(folder: &Path, authority: &str) -> PathBuf {
-    let copy = folder.join("copy");
-    std::fs::create_dir_all(&copy).unwrap();
-    let mut command = Command::new("cp");
-    let folders = ["-r", "config", "certs", "overlays"];
-    let copied = command.args(folders).arg(&copy).current_dir(workspace());
-    printed(&copied.output().unwrap());
-    std::fs::write(copy.join("certs/own-ca/ca.crt"), authority).unwrap();
-    copy.join("overlays/own-ca")
 }
 
 #[e2e_test(policies)]
@@ -143,25 +125,6 @@ async fn versions(client: &Client) -> Vec<String> {
         );
     }
     versions
-}
-
-/// The webhook configurations go with the namespace.
-pub(crate) async fn until_owned(bed: &Testbed, client: &Client) {
-    bed.until("an owner of the webhook configurations", SOON, async || {
-        let mut owners = Vec::new();
-        for name in [install::PIPELINE_RUN_WEBHOOK, install::POD_WEBHOOK] {
-            let one = configurations(client).get(name).await.unwrap();
-            owners.extend(one.metadata.owner_references.into_iter().flatten());
-        }
-        let is_ours = |owner: &OwnerReference| owner.kind == "Namespace" && owner.name == keys::NAMESPACE;
-        if owners.len() == 2 && owners.iter().all(is_ours) {
-            Ok(())
-        } else {
-            Err(owners)
-        }
-    })
-    .await
-    .unwrap();
 }
 
 async fn until_served_until(bed: &Testbed, installed: &Installed, year: i32) {

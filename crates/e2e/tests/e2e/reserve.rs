@@ -4,7 +4,7 @@ use crate::support::SOON;
 use crate::support::auditor::Auditor;
 use crate::support::controller::configure;
 use crate::support::events::{reasons, until_event};
-use crate::support::objects::another_pod;
+use crate::support::objects::{another_pod, cpu, still_node};
 use crate::support::pool::PooledTestbed;
 use crate::support::pvcs::{create_pvc, with_pvc};
 use crate::support::runs::{create, nodes_of};
@@ -12,7 +12,7 @@ use crate::support::testbeds::{fresh, installed};
 use k8s_openapi::api::admissionregistration::v1::{
     ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
 };
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
 use placement::keys;
@@ -53,37 +53,6 @@ async fn placeholder(client: &Client) -> Pod {
     let mut items = listed.unwrap().items;
     assert_eq!(items.len(), 1);
     items.remove(0)
-}
-
-pub(crate) fn cpu(pod: &Pod) -> &str {
-    let resources = pod.spec.as_ref().unwrap().containers[0].resources.as_ref();
-    &resources.unwrap().requests.as_ref().unwrap()["cpu"].0
-}
-
-/// Adds a node that KWOK does not manage: its pods stay bound and not running, and can be resized. On KWOK's nodes, a resize
-/// of a running pod is rejected, because KWOK does not report allocated resources.
-pub(crate) async fn still_node(bed: &Testbed, client: &Client, name: &str) {
-    let nodes: Api<Node> = Api::all(client.clone());
-    let room = json!({"cpu": "6", "memory": "16Gi", "pods": "110"});
-    let node = json!({
-        "metadata": {"name": name, "labels": {keys::HOSTNAME: name}},
-        "status": {
-            "capacity": room, "allocatable": room,
-            "conditions": [{"type": "Ready", "status": "True", "reason": "Test", "message": ""}],
-        },
-    });
-    nodes
-        .create(&PostParams::default(), &serde_json::from_value(node).unwrap())
-        .await
-        .unwrap();
-    bed.until(format!("node {name} to be Ready"), SOON, async || {
-        let node = nodes.get(name).await.map_err(|error| error.to_string())?;
-        testbed::kwok::is_ready(&node)
-            .then_some(())
-            .ok_or_else(|| format!("{:?}", node.spec))
-    })
-    .await
-    .unwrap();
 }
 
 async fn succeeds_on_the_large_node_without_a_move(bed: &Testbed, run: &RunSpec) {

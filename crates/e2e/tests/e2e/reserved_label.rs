@@ -3,12 +3,13 @@
 use crate::support::SOON;
 use crate::support::events::events;
 use crate::support::kubectl::{rendered, workspace};
+use crate::support::objects::tried;
 use crate::support::placeholders::{bound_placeholder, placeholder_name, sets};
 use crate::support::pvcs::{create_pvc, with_pvc};
 use crate::support::runs::{create, let_succeed};
 use crate::support::testbeds::fresh;
-use kube::api::{DynamicObject, ListParams, Patch, PatchParams, PostParams};
-use kube::{Client, ResourceExt};
+use kube::ResourceExt;
+use kube::api::{DynamicObject, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use testbed::runs::{RUN_LABEL, RunSpec};
 use testbed::{Testbed, apply};
@@ -47,18 +48,6 @@ fn objects() -> Vec<Value> {
         workload("batch/v1", "Job", &job),
         workload("v1", "ReplicationController", &controller),
     ]
-}
-
-/// Tries to create an object. Returns the message of the API server if the object is rejected.
-pub(crate) async fn tried(client: &Client, object: &Value) -> Result<(), String> {
-    let (api, _) = apply::api_of(client, object).unwrap();
-    let dry_run = PostParams {
-        dry_run: true,
-        ..PostParams::default()
-    };
-    let object = serde_json::from_value(object.clone()).unwrap();
-    let created = api.create(&dry_run, &object).await;
-    created.map(drop).map_err(|error| error.to_string())
 }
 
 async fn install(bed: &Testbed) {

@@ -21,6 +21,8 @@ const WORST_TEMPLATES: usize = 16;
 const CONTROLLER: u64 = 60_000_000;
 /// The most memory of a webhook, in bytes.
 const WEBHOOK: u64 = 100_000_000;
+/// The Lease of a stopped leader is free at once, or after 15 seconds if the leader could not give it up.
+const LEASE: Duration = Duration::from_secs(17);
 /// How much longer a hold may last beside large runs: the API server and Tekton are busy with the large runs for seconds.
 const LONGER: Duration = Duration::from_secs(10);
 
@@ -118,6 +120,7 @@ async fn run_beside(large_runs: (usize, usize)) {
     println!(
         "holds: {usual:?}, {beside_many:?}, {beside_one:?}; bytes of a controller: {memory}, {controller}; of a webhook: {webhook}"
     );
+    assert!(beside_many < usual + LEASE + LONGER, "{beside_many:?}");
     assert!(beside_one < usual + LONGER, "{beside_one:?}");
     assert!(controller < memory + CONTROLLER, "{controller}");
     assert!(webhook < WEBHOOK, "{webhook}");

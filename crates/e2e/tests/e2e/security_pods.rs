@@ -134,11 +134,9 @@ async fn assign_users(bed: &Testbed, namespaces: &[&str]) {
         bed.until("users to be assigned, and others refused", SOON, async || {
             let assigned = tried(&client, namespace, &of(None)).await;
             let assigned = user(&assigned.map_err(|error| error.to_string())?);
-            let refused = tried(&client, namespace, &of(Some(65_532))).await.is_err();
-            if assigned == Some(ASSIGNED) && refused {
-                Ok(())
-            } else {
-                Err(format!("{assigned:?} is assigned, another is refused: {refused}"))
+            match tried(&client, namespace, &of(Some(65_532))).await {
+                Err(error) if assigned == Some(ASSIGNED) && error.to_string().contains(CONSTRAINTS) => Ok(()),
+                another => Err(format!("{assigned:?} is assigned, another gives {another:?}")),
             }
         })
         .await

@@ -1,8 +1,9 @@
 //! The testbed survives the deletion of pod-affinity's namespace, and pod-affinity can be installed again.
 
-use crate::cli_doctor::{until_healthy, whole};
+use crate::cli_doctor::until_healthy;
 use crate::support::SOON;
 use crate::support::runs::{create, nodes_after};
+use crate::support::testbeds::whole;
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::Api;

@@ -3,6 +3,7 @@
 
 use crate::support::SOON;
 use crate::support::assistants::until_assistants_on;
+use crate::support::controller::until_reconciled;
 use crate::support::events::{reasons, until_event};
 use crate::support::fake_csi::{
     Attacher, DEFAULT_ZONE, IMMEDIATE, Provisioner, WITH_THE_FIRST_POD, add_attaching_nodes,
@@ -87,6 +88,7 @@ async fn a_run_keeps_its_node_while_its_volume_is_created() {
     let run = with_volume_of(run, IMMEDIATE);
     create(&bed, &run).await;
     until_unschedulable(&bed, &run, "only", Duration::from_secs(4)).await;
+    until_reconciled(&bed, &run).await;
     let _provisioner = Provisioner::start(&bed).await;
     bed.until_succeeded(&run, SOON).await.unwrap();
     let reported = reasons(&bed.client().await.unwrap(), &run).await;

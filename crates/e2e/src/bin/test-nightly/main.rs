@@ -12,6 +12,14 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 use tests::{NIGHTLY, Nightly};
 
+/// Variables that select a variant, which leaves out tests.
+const VARIANTS: [&str; 4] = [
+    "POD_AFFINITY_ADMISSION",
+    "POD_AFFINITY_BINARY",
+    "POD_AFFINITY_KUBERNETES",
+    "POD_AFFINITY_TEKTON",
+];
+
 /// Runs the nightly tests, and writes docs/nightly.md.
 #[derive(Debug, Parser)]
 #[command(name = "cargo test-nightly", bin_name = "cargo test-nightly")]
@@ -71,11 +79,13 @@ fn row(test: &Nightly) -> Result<Row> {
     let (commit, begun) = (e2e::commit(page::FILE)?, Instant::now());
     let date = jiff::Timestamp::now().strftime("%Y-%m-%d").to_string();
     // bash, because the commands are also on pages, in the syntax of a shell.
-    let status = Command::new("bash")
+    let mut bash = Command::new("bash");
+    for variant in VARIANTS {
+        bash.env_remove(variant);
+    }
+    let status = bash
         .args(["-euo", "pipefail", "-c", test.command])
         .env("POD_AFFINITY_TESTS", "nightly")
-        // It leaves out tests.
-        .env_remove("POD_AFFINITY_ADMISSION")
         .current_dir(e2e::workspace())
         .stdin(Stdio::null())
         .status()

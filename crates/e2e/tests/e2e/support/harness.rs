@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use testbed::{Admission, Kubernetes, Versions};
 
-/// Concurrent tests: each test needs about a quarter of a core.
+/// Concurrent tests: each test needs about a quarter of a core. With fewer, the tests take longer, and use as much CPU time.
 const SLOTS: usize = 8;
 /// Bytes of memory of a concurrent test: its testbed, and as much for testbeds that wait for the next test.
 const MEMORY: u64 = 2 << 30;

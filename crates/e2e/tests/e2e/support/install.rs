@@ -1,7 +1,13 @@
 //! Installs a release with the commands of the documentation.
 
+use super::SOON;
+use super::cert_manager::configurations;
 use super::cli::binary;
-use super::kubectl::{call, file, kubectl, parsed, printed};
+use super::kubectl::{call, file, kubectl, parsed, printed, workspace};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::Client;
+use placement::keys;
+use runtime::install;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use testbed::Testbed;
@@ -75,4 +81,39 @@ pub(crate) async fn install(bed: &Testbed, release: Release) -> Installed {
 pub(crate) fn apply(bed: &Testbed, release: Release) {
     let file = bed.folder().join(release.file);
     printed(&call(bed, "kubectl", &["apply", "-f", file.to_str().unwrap()]));
+}
+
+pub(crate) fn overlay(name: &str) -> PathBuf {
+    workspace().join("overlays").join(name)
+}
+
+/// The overlay own-ca in a copy in which the user has put the certificate of a CA into certs/own-ca.
+pub(crate) fn own_ca(folder: &Path, authority: &str) -> PathBuf {
+    let copy = folder.join("copy");
+    std::fs::create_dir_all(&copy).unwrap();
+    let mut command = Command::new("cp");
+    let folders = ["-r", "config", "certs", "overlays"];
+    let copied = command.args(folders).arg(&copy).current_dir(workspace());
+    printed(&copied.output().unwrap());
+    std::fs::write(copy.join("certs/own-ca/ca.crt"), authority).unwrap();
+    copy.join("overlays/own-ca")
+}
+
+/// The webhook configurations go with the namespace.
+pub(crate) async fn until_owned(bed: &Testbed, client: &Client) {
+    bed.until("an owner of the webhook configurations", SOON, async || {
+        let mut owners = Vec::new();
+        for name in [install::PIPELINE_RUN_WEBHOOK, install::POD_WEBHOOK] {
+            let one = configurations(client).get(name).await.unwrap();
+            owners.extend(one.metadata.owner_references.into_iter().flatten());
+        }
+        let is_ours = |owner: &OwnerReference| owner.kind == "Namespace" && owner.name == keys::NAMESPACE;
+        if owners.len() == 2 && owners.iter().all(is_ours) {
+            Ok(())
+        } else {
+            Err(owners)
+        }
+    })
+    .await
+    .unwrap();
 }

@@ -8,12 +8,13 @@ use k8s_openapi::api::core::v1::{Node, Pod, ResourceQuota, Secret};
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Client, Resource};
+use placement::keys;
 use runtime::install;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::fmt::Debug;
 use testbed::product::NAMESPACE;
-use testbed::{Testbed, runs};
+use testbed::{Testbed, apply, runs};
 
 /// Creates a ResourceQuota with the name `tight`, and waits until the API server enforces it: before the quota has a status,
 /// the API server rejects pods with another message.
@@ -105,4 +106,47 @@ pub(crate) fn admission(kind: &str, name: &str, spec: &Value) -> Value {
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": kind,
         "metadata": {"name": name}, "spec": spec,
     })
+}
+
+/// Adds a node that KWOK does not manage: its pods stay bound and not running, and can be resized. On KWOK's nodes, a resize
+/// of a running pod is rejected, because KWOK does not report allocated resources.
+pub(crate) async fn still_node(bed: &Testbed, client: &Client, name: &str) {
+    let nodes: Api<Node> = Api::all(client.clone());
+    let room = json!({"cpu": "6", "memory": "16Gi", "pods": "110"});
+    let node = json!({
+        "metadata": {"name": name, "labels": {keys::HOSTNAME: name}},
+        "status": {
+            "capacity": room, "allocatable": room,
+            "conditions": [{"type": "Ready", "status": "True", "reason": "Test", "message": ""}],
+        },
+    });
+    nodes
+        .create(&PostParams::default(), &serde_json::from_value(node).unwrap())
+        .await
+        .unwrap();
+    bed.until(format!("node {name} to be Ready"), SOON, async || {
+        let node = nodes.get(name).await.map_err(|error| error.to_string())?;
+        testbed::kwok::is_ready(&node)
+            .then_some(())
+            .ok_or_else(|| format!("{:?}", node.spec))
+    })
+    .await
+    .unwrap();
+}
+
+pub(crate) fn cpu(pod: &Pod) -> &str {
+    let resources = pod.spec.as_ref().unwrap().containers[0].resources.as_ref();
+    &resources.unwrap().requests.as_ref().unwrap()["cpu"].0
+}
+
+/// Tries to create an object. Returns the message of the API server if the object is rejected.
+pub(crate) async fn tried(client: &Client, object: &Value) -> Result<(), String> {
+    let (api, _) = apply::api_of(client, object).unwrap();
+    let dry_run = PostParams {
+        dry_run: true,
+        ..PostParams::default()
+    };
+    let object = serde_json::from_value(object.clone()).unwrap();
+    let created = api.create(&dry_run, &object).await;
+    created.map(drop).map_err(|error| error.to_string())
 }

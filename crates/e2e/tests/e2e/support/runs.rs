@@ -276,3 +276,10 @@ async fn a_pod_that_tekton_creates_from_an_older_annotation_ends_with_its_run() 
     .await
     .unwrap();
 }
+
+pub(crate) async fn until_released(bed: &Testbed, run: &RunSpec) -> DynamicObject {
+    let released = |run: &DynamicObject| run.data["spec"].get("status").is_none();
+    bed.until_run(run, "to be released", SOON, released)
+        .await
+        .unwrap()
+}

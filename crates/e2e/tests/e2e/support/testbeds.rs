@@ -1,9 +1,10 @@
 //! Testbeds that several tests share, and helpers for their processes.
 
 use crate::support::pool::{self, PooledTestbed};
+use crate::support::usage::Counted;
 use std::ops::Deref;
 use std::sync::{Arc, Weak};
-use testbed::{Admission, Nodes, Part, Testbed};
+use testbed::{Admission, Nodes, Options, Part, Testbed};
 use tokio::sync::Mutex;
 
 /// Number of nodes at which two pods meet by chance very rarely, and at which tests do not wait for each other's nodes.
@@ -123,4 +124,16 @@ async fn a_shared_testbed_is_not_used_again_after_a_test_failed() {
     assert!(failed.join().is_err());
     let next = SLOT.get(pool::bare).await;
     assert!(first.is_broken() && !Arc::ptr_eq(&first.0, &next.0));
+}
+
+/// An installation as `cargo testbed up --pod-affinity` creates it.
+pub(crate) async fn whole(nodes: usize) -> Counted {
+    let options = Options {
+        deployments: true,
+        ..Options::default()
+    };
+    let bed = pool::start(options).await;
+    bed.add_nodes(&Nodes::new("node", nodes)).await.unwrap();
+    bed.install_pod_affinity().await.unwrap();
+    bed
 }

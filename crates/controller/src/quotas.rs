@@ -1,7 +1,7 @@
 //! Quotas: the watch of all quotas, and the count of StatefulSets before a placeholder is created.
 //!
-//! The watch tells whether a namespace has a quota of StatefulSets at all, and triggers the runs that wait for room. The decision
-//! to create a placeholder uses a count at the API server, because the watch may be late.
+//! The watch triggers the runs that wait for room. The decision to create a placeholder reads the quotas and counts at the API server,
+//! because the watch may be late, or start again: Tekton fails a run whose StatefulSet a quota rejects.
 
 use crate::api_error::{ErrorCause, StepError};
 use crate::index::{Index, Reduced};
@@ -97,11 +97,16 @@ pub(crate) fn counts_placeholder(quotas: &Quotas, namespace: &str, quota: String
 }
 
 impl Cluster {
+    /// Whether a quota of the namespace counts StatefulSets.
+    pub(crate) async fn counts_statefulsets(&self, namespace: &str) -> Result<bool, StepError> {
+        Ok(statefulset_quota::are_counted(&self.quotas(namespace).await?))
+    }
+
     /// Whether a quota has room for the placeholder's StatefulSet, beside the StatefulSets that Tekton creates for this run and for
     /// other runs.
     pub(crate) async fn quota(&self, observed: &Observation, others: &[Run]) -> Result<Quota, StepError> {
         let namespace = &observed.run.key.namespace;
-        if !statefulset_quota::are_counted(&self.quotas(namespace).await?) {
+        if !self.counts_statefulsets(namespace).await? {
             return Ok(Quota::default());
         }
         let (listed, there) = self.statefulsets(namespace).await?;

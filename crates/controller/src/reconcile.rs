@@ -135,7 +135,7 @@ impl Reconciler {
     /// Reads the quotas last, because other runs can use the room in the quotas meanwhile.
     async fn creation(&self, observed: &Observation) -> Result<(Option<Creation>, QuotaTurn), StepError> {
         let (run, config) = (&observed.run, &observed.config);
-        if self.needs_turn(run) && self.memory.turns.is_busy(run) {
+        if self.may_use_places(run) && self.memory.turns.is_busy(run) {
             return Ok((None, QuotaTurn::Busy));
         }
         let claims = self.cluster.existing_claims(run).await?;
@@ -184,7 +184,7 @@ impl Reconciler {
     /// counts the StatefulSets and creates a placeholder for one run of the namespace at a time.
     async fn quota(&self, observed: &Observation) -> Result<(Option<Quota>, QuotaTurn), StepError> {
         let run = &observed.run;
-        if !self.needs_turn(run) {
+        if !self.may_use_places(run) || !self.are_places_counted(run).await? {
             return Ok((Some(Quota::default()), QuotaTurn::NotNeeded));
         }
         let Some(lock) = self.memory.turns.quota(run) else {
@@ -196,9 +196,16 @@ impl Reconciler {
         Ok((Some(quota), QuotaTurn::Taken(lock)))
     }
 
-    fn needs_turn(&self, run: &Run) -> bool {
-        may_count_statefulsets(&self.stores.quotas, &run.key.namespace)
-            && (run.assistants() > 0 || self.stores.has_assistants_beside(&run.key))
+    /// Whether Tekton creates StatefulSets in the namespace, which a quota could count.
+    fn may_use_places(&self, run: &Run) -> bool {
+        run.assistants() > 0 || self.stores.has_assistants_beside(&run.key)
+    }
+
+    /// Whether a quota of the namespace counts StatefulSets. The cache may lack a new quota.
+    async fn are_places_counted(&self, run: &Run) -> Result<bool, StepError> {
+        let namespace = &run.key.namespace;
+        Ok(may_count_statefulsets(&self.stores.quotas, namespace)
+            || self.cluster.counts_statefulsets(namespace).await?)
     }
 
     async fn tasks(&self, observed: &mut Observation) -> Result<Tasks, StepError> {

@@ -103,13 +103,25 @@ async fn a_run_keeps_its_turn_until_its_placeholder_is_created() {
 #[tokio::test]
 async fn runs_of_a_namespace_without_a_quota_of_statefulsets_need_no_turn_and_no_count() {
     let mut server = Server::start();
+    let quota = json!({"metadata": {"name": "q"}, "spec": {"hard": {"pods": "3"}}});
+    server.answer(200, json!({"metadata": {}, "items": [quota]}));
     server.answer(201, written());
-    let mut caches = Caches::ready();
-    caches.add_quota(&json!({"pods": "3"}), &json!({"pods": "0"}));
-    let (reconciler, ..) = reconciler(&caches, &server);
-    let _taken = reconciler.memory.turns.quota(&run()).unwrap();
+    let (reconciler, ..) = reconciler(&Caches::ready(), &server);
     reconciler.reconcile(with_assistant()).await.unwrap();
-    assert_eq!(methods(&server), ["PATCH"]);
+    assert_eq!(methods(&server), ["GET", "PATCH"]);
+}
+
+/// The watch of quotas may have started again when the quota was created.
+#[tokio::test]
+async fn a_quota_that_the_cache_lacks_keeps_its_room_for_tektons_assistant() {
+    let mut server = Server::start();
+    let quota = json!({"metadata": {"name": "q"}, "spec": {"hard": {"count/statefulsets.apps": "1"}}});
+    server.answer(200, json!({"metadata": {}, "items": [quota]}));
+    allow(&mut server, "1");
+    let (reconciler, ..) = reconciler(&Caches::ready(), &server);
+    let plan = reconciler.reconcile(with_assistant()).await.unwrap();
+    assert_eq!(plan.decision.name(), "places");
+    assert_eq!(methods(&server), ["GET"; 4]);
 }
 
 /// Answers the read of a run whose only task has this image and requests a CPU.
@@ -293,6 +305,7 @@ async fn the_inputs_of_a_placeholder_are_read_once_a_second_and_at_once_after_a_
     let mut server = Server::start();
     let reads = |server: &mut Server| {
         server.refuse(404, "NotFound", "persistentvolumeclaims \"source\" not found");
+        server.answer(200, json!({"metadata": {}, "items": []}));
     };
     reads(&mut server);
     server.answer(201, written());
@@ -308,10 +321,10 @@ async fn the_inputs_of_a_placeholder_are_read_once_a_second_and_at_once_after_a_
     };
     let mut calls: Vec<&str> = Vec::new();
     for (second, expected) in [
-        (0, ["GET", "PATCH"].as_slice()),
+        (0, ["GET", "GET", "PATCH"].as_slice()),
         (0, &[]),
-        (1, &["GET", "PATCH"]),
-        (1, &["GET"]),
+        (1, &["GET", "GET", "PATCH"]),
+        (1, &["GET", "GET"]),
         (1, &[]),
     ] {
         seconds.store(second, Ordering::Relaxed);

@@ -115,6 +115,7 @@ async fn a_placeholder_mounts_only_harmless_pvcs_and_requires_a_node_for_the_oth
     server.answer(200, claim("ReadWriteOncePod"));
     server.answer(200, volume);
     server.refuse(404, "NotFound", "persistentvolumeclaims \"later\" not found");
+    server.answer(200, json!({"metadata": {}, "items": []}));
     server.answer(201, json!({"metadata": {}}));
     let mut observed = nothing();
     observed.run.claims = vec!["source".into(), "alone".into(), "later".into()];
@@ -125,7 +126,7 @@ async fn a_placeholder_mounts_only_harmless_pvcs_and_requires_a_node_for_the_oth
         "GET /api/v1/namespaces/ns/persistentvolumeclaims/source"
     );
     assert_eq!(calls[3].line, "GET /api/v1/persistentvolumes/pv-1");
-    let pod = &calls[5].body["spec"]["template"]["spec"];
+    let pod = &calls[6].body["spec"]["template"]["spec"];
     let required = &pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
     assert_eq!(required, &west);
     let volumes = pod["volumes"].as_array().unwrap();

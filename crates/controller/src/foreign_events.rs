@@ -87,7 +87,7 @@ pub(crate) fn rejected_tasks() -> Watch {
 /// Reduces an event about a placeholder's StatefulSet.
 pub(crate) fn of_statefulset(event: &EventView) -> Option<Reduced<EventKey, ObservedEvent>> {
     event
-        .reduced()
+        .reduced(LONGEST)
         .filter(|((_, name, _), _)| PlaceholderName::is_placeholder(name))
 }
 
@@ -97,19 +97,14 @@ pub(crate) fn of_autoscaler(event: &EventView) -> Option<Reduced<EventKey, Obser
     let reporter = reporter.or(event.source.component.as_deref()).unwrap_or_default();
     let reason = event.reason.as_deref().unwrap_or_default();
     let answer = event
-        .reduced()
+        .reduced(LONGEST)
         .filter(|_| messages::is_of_autoscaler(reporter, reason));
     answer.filter(|((_, name, _), _)| PlaceholderName::is_placeholder(name.trim_end_matches("-0")))
 }
 
 /// Reduces an event about a TaskRun. The TaskRun has the message as well.
 pub(crate) fn of_task_run(event: &EventView) -> Option<Reduced<EventKey, ObservedEvent>> {
-    let (key, event) = event.reduced()?;
-    let without_message = |event| ObservedEvent {
-        message: String::new(),
-        ..event
-    };
-    Some((key, event.map(without_message)))
+    event.reduced(0)
 }
 
 /// The message of the latest event about the object.
@@ -144,7 +139,8 @@ pub(crate) fn can_be_task_of(task: &str, run: &str) -> bool {
 }
 
 impl EventView {
-    fn reduced(&self) -> Option<Reduced<EventKey, ObservedEvent>> {
+    /// Keeps at most this many bytes of the message.
+    fn reduced(&self, most: usize) -> Option<Reduced<EventKey, ObservedEvent>> {
         let metadata = &self.metadata;
         let name = self.involved_object.name.as_deref()?;
         let uid = self.involved_object.uid.as_deref().unwrap_or_default();
@@ -161,7 +157,7 @@ impl EventView {
             uid: uid.to_owned(),
             last_seen: self.last_seen(),
             version: metadata.resource_version.clone().unwrap_or_default(),
-            message: message[..message.floor_char_boundary(LONGEST)].to_owned(),
+            message: message[..message.floor_char_boundary(most)].to_owned(),
         };
         Some((key, Some(event)))
     }

@@ -209,10 +209,11 @@ impl Queue {
             self.leave_line(uid, None, None);
             return Some(Before::OverCap(over_cap));
         }
-        let observed: usize = self.lines.values().map(Line::observed).sum();
-        let line = self.lines.get_mut(&kind?)?;
-        line.set_room(MOST_OBSERVED.saturating_sub(observed - line.observed()));
-        line.before(position, now, free)
+        let kind = kind?;
+        let others = self.lines.iter().filter(|(other, _)| **other != kind);
+        let observed: usize = others.map(|(_, line)| line.observed()).sum();
+        let room = MOST_OBSERVED.saturating_sub(observed);
+        self.lines.get_mut(&kind)?.before(position, now, room, free)
     }
 
     fn place(&mut self, run: &Member) -> Position {

@@ -30,8 +30,6 @@ pub(super) struct Line {
     refused: HashMap<String, Sizes>,
     /// The free nodes by name, as last observed.
     free: HashMap<String, FreeNode>,
-    /// The most free nodes that the line observes.
-    room: usize,
     observed_at: Option<Timestamp>,
     /// The runs whose placeholders left a node.
     passed: BTreeSet<Position>,
@@ -54,27 +52,23 @@ impl Line {
         }
     }
 
-    /// Sets the most free nodes that the line observes.
-    pub(super) fn set_room(&mut self, room: usize) {
-        self.room = room;
-    }
-
     /// The number of free nodes that the line observes.
     pub(super) fn observed(&self) -> usize {
         self.free.len()
     }
 
-    /// Why the run may not have a placeholder now.
+    /// Why the run may not have a placeholder now. The line observes as many free nodes as there is room for.
     pub(super) fn before(
         &mut self,
         position: Position,
         now: Timestamp,
+        room: usize,
         free: impl FnOnce() -> Vec<Arc<NodeFacts>>,
     ) -> Option<Before> {
         let ((namespace, _), run) = self.runs.get(&position)?.clone();
         let ahead = self.older(position).count();
         let may_wait = ahead > 0 && self.is_closed_for(&namespace, &run);
-        let waits = may_wait && !self.is_turn(position, &namespace, &run, now, free);
+        let waits = may_wait && !self.is_turn(position, (&namespace, &run), now, room, free);
         waits.then_some(Before::Waiting { ahead })
     }
 
@@ -160,9 +154,9 @@ impl Line {
     fn is_turn(
         &mut self,
         position: Position,
-        namespace: &str,
-        run: &Waiting,
+        (namespace, run): (&str, &Waiting),
         now: Timestamp,
+        room: usize,
         free: impl FnOnce() -> Vec<Arc<NodeFacts>>,
     ) -> bool {
         let (mut tried, mut tried_here) = (Sizes::default(), Sizes::default());
@@ -188,7 +182,7 @@ impl Line {
                 }
                 let free = free();
                 if !is_current {
-                    self.observe(&free, now);
+                    self.observe(&free[..room.min(free.len())], now);
                 }
                 let may_find_a_node = !tried.has_at_most(&run.size);
                 let is_left = |node: &Arc<NodeFacts>| self.is_left_for(namespace, run, node, now);
@@ -229,7 +223,7 @@ impl Line {
     /// nodes, which must not keep other runs, also of other namespaces, from them.
     fn observe(&mut self, free: &[Arc<NodeFacts>], now: Timestamp) {
         let mut before = std::mem::take(&mut self.free);
-        let known = free.iter().take(self.room).map(|node| {
+        let known = free.iter().map(|node| {
             let new = || FreeNode {
                 since: now,
                 left_by: HashMap::new(),

@@ -6,11 +6,11 @@ use crate::support::controller::configure;
 use crate::support::events::reasons;
 use crate::support::objects::{admission, cpu, node_of, still_node};
 use crate::support::placeholders::{placeholder_name, pods};
-use crate::support::runs::{create, nodes_of};
+use crate::support::runs::{create, nodes_of, until_released};
 use crate::support::testbeds::fresh;
 use k8s_openapi::api::core::v1::{Pod, Taint};
 use kube::Client;
-use kube::api::{DynamicObject, PostParams};
+use kube::api::PostParams;
 use placement::keys;
 use serde_json::{Value, json};
 use testbed::apply::apply_all;
@@ -113,10 +113,7 @@ async fn a_policy_that_raises_requests_causes_one_resize_or_one_recreation() {
             .annotation(keys::RESERVE, "cpu=2")
             .ending("hang");
         let created = create(bed, &run).await;
-        let is_released = |run: &DynamicObject| run.data["spec"].get("status").is_none();
-        bed.until_run(&run, "to be released", SOON, is_released)
-            .await
-            .unwrap();
+        until_released(bed, &run).await;
         let name = placeholder_name(&created).pod();
         let placeholder = pods(&client, "default").get(&name).await.unwrap();
         assert_eq!(cpu(&placeholder), "200m", "{node}");

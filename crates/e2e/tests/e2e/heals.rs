@@ -8,7 +8,7 @@ use crate::support::events::until_event;
 use crate::support::objects::quota;
 use crate::support::placeholders::{bound_placeholder, placeholder_name, pods, sets};
 use crate::support::pvcs::{create_pvc, with_pvc};
-use crate::support::runs::{create, let_succeed, nodes_of};
+use crate::support::runs::{create, let_succeed, nodes_of, until_released};
 use crate::support::testbeds::{fresh, installed, start_controllers, stop_controllers};
 use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicyBinding;
 use k8s_openapi::api::events::v1::Event;
@@ -196,11 +196,7 @@ async fn a_changed_configuration_applies_to_new_runs_and_splits_no_running_run()
         .opted_in("true")
         .lasting("4s");
     create(&bed, &before).await;
-    bed.until_run(&before, "to be released", SOON, |run| {
-        run.data["spec"].get("status").is_none()
-    })
-    .await
-    .unwrap();
+    until_released(&bed, &before).await;
     configure(&bed, &[("default-strategy", Some("colocateAlways"))]).await;
     assert_eq!(strategy(&bed, "after").await, "colocateAlways");
     let old = bed.until_succeeded(&before, SOON).await.unwrap();

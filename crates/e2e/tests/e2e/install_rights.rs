@@ -10,7 +10,7 @@ use crate::support::objects::{lose_certificates, quota};
 use crate::support::placeholders::{sets, until_no_placeholder};
 use crate::support::pool;
 use crate::support::pvcs::{create_pvc, with_pvc};
-use crate::support::runs::{create, held_for_good, labelled_by_its_pipeline};
+use crate::support::runs::{create, held_for_good, labelled_by_its_pipeline, until_released};
 use crate::support::testbeds::{start_controllers, stop_controllers};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
@@ -271,11 +271,7 @@ async fn a_held_run_that_loses_its_label(bed: &Testbed, client: &Client) {
         .patch(run.name(), &PatchParams::default(), &unlabelled)
         .await
         .unwrap();
-    bed.until_run(&run, "to be released", SOON, |run| {
-        run.data["spec"].get("status").is_none()
-    })
-    .await
-    .unwrap();
+    until_released(bed, &run).await;
 }
 
 async fn until_counted(bed: &Testbed, client: &Client) {

@@ -2,7 +2,7 @@
 
 use crate::support::SOON;
 use crate::support::auditor::Auditor;
-use crate::support::runs::{create, nodes_after, nodes_of};
+use crate::support::runs::{create, nodes_after, nodes_of, until_released};
 use crate::support::testbeds::{ZONES, add_many_nodes, fresh, fresh_by, installed, plain};
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::Pod;
@@ -167,11 +167,7 @@ async fn no_other_task_follows_a_task_that_opted_out() {
         .lasting("6s")
         .spec("taskRunSpecs", specs);
     create(&bed, &run).await;
-    bed.until_run(&run, "to be released", SOON, |run| {
-        run.data["spec"].get("status").is_none()
-    })
-    .await
-    .unwrap();
+    until_released(&bed, &run).await;
     // The first node that the opted-out task fits on, with room for another task.
     bed.add_nodes(&Nodes::new("west", 1).zone("west")).await.unwrap();
     bed.until_succeeded(&run, SOON).await.unwrap();
@@ -193,11 +189,7 @@ async fn runs_wait_for_a_node_if_no_node_can_be_added() {
         .opted_in("true")
         .lasting("1s");
     create(&bed, &first).await;
-    bed.until_run(&first, "to be released", SOON, |run| {
-        run.data["spec"].get("status").is_none()
-    })
-    .await
-    .unwrap();
+    until_released(&bed, &first).await;
     create(&bed, &second).await;
     let first_done = bed.until_succeeded(&first, SOON).await.unwrap();
     let second_done = bed.until_succeeded(&second, SOON).await.unwrap();

@@ -7,7 +7,7 @@ use crate::support::events::{reasons, until_event};
 use crate::support::objects::{another_pod, cpu, still_node};
 use crate::support::pool::PooledTestbed;
 use crate::support::pvcs::{create_pvc, with_pvc};
-use crate::support::runs::{create, nodes_of};
+use crate::support::runs::{create, nodes_of, until_released};
 use crate::support::testbeds::{fresh, installed};
 use k8s_openapi::api::admissionregistration::v1::{
     ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
@@ -76,11 +76,7 @@ async fn a_placeholder_reserves_and_is_resized_in_place_before_the_tasks_start()
         .opted_in("true")
         .annotation(keys::RESERVE, "cpu=4");
     create(&bed, &run).await;
-    bed.until_run(&run, "to be released", SOON, |run| {
-        run.data["spec"].get("status").is_none()
-    })
-    .await
-    .unwrap();
+    until_released(&bed, &run).await;
     let pod = placeholder(&client).await;
     assert_eq!(cpu(&pod), "50m", "as small as usual when the run is released");
     assert!(

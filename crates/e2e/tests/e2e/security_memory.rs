@@ -3,9 +3,8 @@
 
 use crate::support::SOON;
 use crate::support::events::until_event;
-use crate::support::runs::create;
+use crate::support::runs::{create, until_released};
 use crate::support::testbeds::{shipped, start_controllers, stop_controllers};
-use kube::api::DynamicObject;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 use testbed::runs::RunSpec;
@@ -40,10 +39,7 @@ async fn hold(bed: &Testbed, name: &str) -> Duration {
         .ending("hang");
     let since = Instant::now();
     create(bed, &run).await;
-    let is_released = |run: &DynamicObject| run.data["spec"].get("status").is_none();
-    bed.until_run(&run, "to be released", SOON, is_released)
-        .await
-        .unwrap();
+    until_released(bed, &run).await;
     since.elapsed()
 }
 

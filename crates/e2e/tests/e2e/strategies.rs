@@ -4,7 +4,7 @@ use crate::support::SOON;
 use crate::support::events::until_event;
 use crate::support::kubectl::kubectl;
 use crate::support::placeholders::{bound_placeholder, placeholder_name, pods, sets, until_no_placeholder};
-use crate::support::runs::{create, let_end_once_bound, let_succeed, nodes_of};
+use crate::support::runs::{create, let_end_once_bound, let_succeed, nodes_of, until_released};
 use crate::support::testbeds::fresh;
 use kube::api::DeleteParams;
 use testbed::runs::{self, RunSpec, State};
@@ -43,11 +43,7 @@ async fn an_isolated_run_shares_no_node_with_unlabelled_runs_that_start_before_o
     .await
     .unwrap();
     create(&bed, &isolated).await;
-    bed.until_run(&isolated, "to be released", SOON, |run| {
-        run.data["spec"].get("status").is_none()
-    })
-    .await
-    .unwrap();
+    until_released(&bed, &isolated).await;
     // Three more unlabelled runs while the isolated run is running: all must be on the other node.
     let after: Vec<_> = ["x", "y", "z"]
         .map(|name| RunSpec::new("default", name).task("only", &[]).lasting("1s"))

@@ -2,7 +2,7 @@
 
 use crate::observe::Stores;
 use crate::placeholders::ObjectKey;
-use crate::tekton_flags::placing_mode;
+use crate::tekton_flags::coschedule;
 use jiff::Timestamp;
 use placement::keys;
 use placement::plan::PlaceholderPod;
@@ -84,7 +84,7 @@ impl Collector for Gauges {
         let kept = stores.map_or(0, |stores| stores.kept_nodes.read().len());
         let help = "Nodes that are kept after a run, or shall be";
         gauge("kept_nodes", help, integer(kept))?;
-        let places = stores.is_some_and(|stores| placing_mode(&stores.tekton_flags).is_some());
+        let places = stores.is_some_and(|stores| coschedule(&stores.tekton_flags).places_pods());
         let help = "Whether Tekton's flag coschedule makes Tekton place the pods of all runs";
         gauge("tekton_places_pods", help, places.into())?;
         let nodes = nodes(stores);

@@ -8,7 +8,7 @@ use crate::index::Index;
 use crate::nodes::Nodes;
 use crate::placeholders::{ObjectKey, OfRun, run_of};
 use crate::quotas::{Quotas, cross_namespace_quota};
-use crate::tekton_flags::{TektonFlags, placing_mode};
+use crate::tekton_flags::{TektonFlags, coschedule};
 use crate::waiting_pods::{PodKey, WaitingPods, waiting_in};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -109,9 +109,10 @@ impl Stores {
         Ok(self.read(run, config.borrow().clone(), clock(), memory))
     }
 
-    /// Does not wait for the lists of other events, quotas and feature flags: an older `ClusterRole` may lack these rights, and no
-    /// decision depends on a single event. Without the answers of autoscalers, a new leader would end each line of waiting runs, and
-    /// without rejections, runs of a namespace would not wait for each other. If a list fails, the new leader decides without it.
+    /// Does not wait for the lists of other events and of feature flags: an older `ClusterRole` may lack these rights, and no decision
+    /// depends on a single event. Without the answers of autoscalers, a new leader would end each line of waiting runs; without
+    /// rejections, runs of a namespace would not wait for each other; and without quotas, a run could get terms that its quota rejects.
+    /// If a list fails, the new leader decides without it.
     async fn are_filled(&self) -> bool {
         self.sets.is_filled().await
             && self.pods.is_filled().await
@@ -119,6 +120,7 @@ impl Stores {
             && self.waiting.is_filled().await
             && self.autoscalers.is_tried().await
             && self.failed_creates.is_tried().await
+            && self.quotas.is_tried().await
     }
 
     fn read(&self, run: Run, config: Arc<Config>, now: Timestamp, memory: &impl Recall) -> Observation {
@@ -182,7 +184,7 @@ impl Stores {
             kept_nodes: kept_nodes.unwrap_or_default(),
             keeps_node,
             cross_namespace_quota: cross_namespace_quota(&self.quotas, &run.key.namespace),
-            placing_mode: placing_mode(&self.tekton_flags),
+            coschedule: coschedule(&self.tekton_flags),
         }
     }
 

@@ -9,6 +9,7 @@ use crate::write::{Cluster, Effect};
 use kube::runtime::reflector::ObjectRef;
 use placement::automatic_reserve::ExpectedRequests;
 use placement::config::Config;
+use placement::coschedule::Coschedule;
 use placement::image_pull::{self, Images};
 use placement::mounts::constraints;
 use placement::placeholder::size::is_automatic;
@@ -135,7 +136,7 @@ impl Reconciler {
     /// Reads the quotas last, because other runs can use the room in the quotas meanwhile.
     async fn creation(&self, observed: &Observation) -> Result<(Option<Creation>, QuotaTurn), StepError> {
         let (run, config) = (&observed.run, &observed.config);
-        if self.may_use_places(run) && self.memory.turns.is_busy(run) {
+        if self.may_use_places(observed) && self.memory.turns.is_busy(run) {
             return Ok((None, QuotaTurn::Busy));
         }
         let claims = self.cluster.existing_claims(run).await?;
@@ -184,7 +185,7 @@ impl Reconciler {
     /// counts the StatefulSets and creates a placeholder for one run of the namespace at a time.
     async fn quota(&self, observed: &Observation) -> Result<(Option<Quota>, QuotaTurn), StepError> {
         let run = &observed.run;
-        if !self.may_use_places(run) || !self.are_places_counted(run).await? {
+        if !self.may_use_places(observed) || !self.are_places_counted(run).await? {
             return Ok((Some(Quota::default()), QuotaTurn::NotNeeded));
         }
         let Some(lock) = self.memory.turns.quota(run) else {
@@ -197,8 +198,10 @@ impl Reconciler {
     }
 
     /// Whether Tekton creates StatefulSets in the namespace, which a quota could count.
-    fn may_use_places(&self, run: &Run) -> bool {
-        run.assistants() > 0 || self.stores.has_assistants_beside(&run.key)
+    fn may_use_places(&self, observed: &Observation) -> bool {
+        let run = &observed.run;
+        observed.cluster.coschedule != Coschedule::Disabled
+            && (run.assistants() > 0 || self.stores.has_assistants_beside(&run.key))
     }
 
     /// Whether a quota of the namespace counts StatefulSets. The cache may lack a new quota.

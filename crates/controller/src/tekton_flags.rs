@@ -1,5 +1,5 @@
-//! The watch of Tekton's feature flags. In two modes of the flag `coschedule`, Tekton itself places the pods of all runs, and each
-//! labelled run gets a warning. An operator can reset the flag at any time (tektoncd/pipeline#9174).
+//! The watch of Tekton's feature flag `coschedule`. In two modes, Tekton itself places the pods of all runs, and each labelled run gets
+//! a warning. An operator can reset the flag at any time (tektoncd/pipeline#9174).
 
 use crate::index::{Index, Reduced};
 use crate::lists;
@@ -8,12 +8,12 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::watcher::{self, Config, Event};
 use kube::{Api, Client};
-use placement::coschedule::{FEATURE_FLAGS, PlacingMode};
+use placement::coschedule::{Coschedule, FEATURE_FLAGS};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// The mode in which Tekton places pods, by the name of the ConfigMap. Empty in the other modes.
-pub(crate) type TektonFlags = Index<String, PlacingMode>;
+/// The mode, by the name of the ConfigMap. Empty in Tekton's default mode.
+pub(crate) type TektonFlags = Index<String, Coschedule>;
 
 /// The ConfigMap of the flags, with the fields that this module reads.
 #[derive(kube::Resource, Clone, Debug, Default, Deserialize)]
@@ -37,12 +37,13 @@ pub(crate) fn watch(
 }
 
 /// Reduces the ConfigMap.
-pub(crate) fn mode(flags: &WatchedFlags) -> Option<Reduced<String, PlacingMode>> {
+pub(crate) fn mode(flags: &WatchedFlags) -> Option<Reduced<String, Coschedule>> {
     let name = flags.metadata.name.clone()?;
-    Some((name, PlacingMode::from_flags(&flags.data)))
+    let mode = Coschedule::from_flags(&flags.data);
+    Some((name, (mode != Coschedule::default()).then_some(mode)))
 }
 
-/// The mode in which Tekton places pods.
-pub(crate) fn placing_mode(flags: &TektonFlags) -> Option<PlacingMode> {
-    flags.read().values().next().copied()
+/// The mode; Tekton's default before the first list, and with an older `ClusterRole`.
+pub(crate) fn coschedule(flags: &TektonFlags) -> Coschedule {
+    flags.read().values().next().copied().unwrap_or_default()
 }

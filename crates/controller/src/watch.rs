@@ -22,7 +22,7 @@ use kube::runtime::watcher::{self, Event};
 use kube::runtime::{WatchStreamExt, watcher::Config as Watch};
 use kube::{Api, Client, Resource};
 use placement::config::Config;
-use placement::coschedule::PlacingMode;
+use placement::coschedule::Coschedule;
 use placement::kept_node::KeptNode;
 use placement::keys;
 use placement::node::NodeFacts;
@@ -43,7 +43,7 @@ pub(crate) struct Writers {
     pub(crate) nodes: IndexWriter<String, Arc<NodeFacts>>,
     pub(crate) waiting: IndexWriter<PodKey, OfRun<WaitingPod>>,
     pub(crate) quotas: IndexWriter<ObjectKey, QuotaState>,
-    pub(crate) tekton_flags: IndexWriter<String, PlacingMode>,
+    pub(crate) tekton_flags: IndexWriter<String, Coschedule>,
     pub(crate) failed_creates: IndexWriter<EventKey, ObservedEvent>,
     pub(crate) autoscalers: IndexWriter<EventKey, ObservedEvent>,
     pub(crate) rejected_tasks: IndexWriter<EventKey, ObservedEvent>,

@@ -10,7 +10,7 @@ mod reserves;
 
 use crate::attempts::Before;
 use crate::bounded::{BYTES, ENTRIES};
-use crate::coschedule::{FEATURE_FLAGS, PlacingMode};
+use crate::coschedule::{Coschedule, FEATURE_FLAGS};
 use crate::keys;
 use crate::names::RunKey;
 use crate::node::NodeOffer;
@@ -30,7 +30,8 @@ pub fn of_state(observed: &Observation, plan: &Plan) -> Vec<Note> {
     let mut notes: Vec<_> = ignored.as_ref().map(reserve_ignored).into_iter().collect();
     notes.extend(observed.relaxed.then(relaxed));
     notes.extend(observed.run.over_limit.map(field_ignored));
-    notes.extend(observed.cluster.placing_mode.map(tekton_places_pods));
+    let coschedule = observed.cluster.coschedule;
+    notes.extend(coschedule.places_pods().then(|| tekton_places_pods(coschedule)));
     notes.extend(of_decision(observed, &plan.decision));
     notes
 }
@@ -297,7 +298,7 @@ fn field_ignored(name: &str) -> Note {
     note(Reason::FieldIgnored, text)
 }
 
-fn tekton_places_pods(mode: PlacingMode) -> Note {
+fn tekton_places_pods(mode: Coschedule) -> Note {
     let text = format!(
         "Tekton's feature flag coschedule is {mode}: Tekton also binds the pods of each run to a node, and its affinity assistant and the \
          placeholder of this run may get different nodes, where the tasks of this run cannot start. Set coschedule to workspaces in the \

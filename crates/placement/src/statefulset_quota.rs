@@ -1,14 +1,15 @@
 //! Whether a quota of StatefulSets has room for a placeholder. Tekton creates a StatefulSet for each PVC of a run, the
 //! affinity assistants, and fails the run if a quota rejects one. A placeholder must not take their place in the quota.
+//! With `coschedule: disabled`, Tekton creates none, and these rules do not apply.
 
 use crate::names::PlaceholderName;
 use crate::quantity::Quantity;
-use crate::resources::Resources;
 use crate::run::Run;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::ResourceQuota;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Text;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// The resource that such a quota counts.
@@ -42,7 +43,7 @@ pub enum QuotaBlocker {
 }
 
 /// How long after the start of a run Tekton may create its StatefulSets: Tekton creates them at the start, or a minute
-/// later if it fetches the Pipeline first. A run that has none after this time never gets any (`coschedule: disabled`).
+/// later if it fetches the Pipeline first.
 const CREATED_WITHIN: SignedDuration = SignedDuration::from_mins(2);
 
 /// The runs and StatefulSets that take places in the quotas of a namespace, at one moment.
@@ -64,9 +65,6 @@ impl Places<'_> {
     /// The number of places that must be free before a placeholder for this run is created: the placeholder itself, the
     /// StatefulSets that Tekton will create soon, and the StatefulSets of runs that have waited longer.
     pub fn needed(&self) -> i64 {
-        if self.creates_no_assistants() {
-            return 1;
-        }
         let waiting = self
             .with_assistants()
             .filter(|other| !self.is_released_soon(other));
@@ -79,12 +77,12 @@ impl Places<'_> {
     /// that. `listed` is the number of StatefulSets in the namespace. The placeholder of a held run is never in the
     /// way: that run is searching a node and needs its own room.
     pub fn blocker(&self, quotas: &[ResourceQuota], listed: usize) -> Option<QuotaBlocker> {
-        if self.missing_assistants(self.run) == 0 || self.creates_no_assistants() {
+        if self.missing_assistants(self.run) == 0 {
             return None;
         }
-        let mut counts = quotas.iter().filter_map(Count::from_quota);
+        let mut counts = quotas.iter().filter_map(|quota| Count::from_quota(quota, listed));
         let full = counts.find(|count| count.has_fewer_free_than(self.expected_statefulsets()))?;
-        if full.used > Quantity::of(i64::try_from(listed).unwrap_or(i64::MAX)) {
+        if full.used > number(listed) {
             return Some(QuotaBlocker::DeletedStatefulSet);
         }
         let mut placeholders = self.there.iter().filter(|set| set.is_placeholder);
@@ -95,14 +93,6 @@ impl Places<'_> {
             name: placeholder.name.clone(),
             uid: placeholder.uid.clone(),
         })
-    }
-
-    /// Tekton creates no assistants in this cluster: a run that started long ago has none.
-    fn creates_no_assistants(&self) -> bool {
-        let mut old = self
-            .with_assistants()
-            .filter(|other| self.started_long_ago(other));
-        old.any(|other| self.existing_assistants(other) == 0)
     }
 
     /// The other runs for which Tekton creates StatefulSets.
@@ -156,11 +146,12 @@ impl Places<'_> {
     }
 }
 
-/// The first of these quotas with fewer free places than needed, as a text with its figures.
-pub fn short_of(quotas: &[ResourceQuota], needed: i64) -> Option<String> {
+/// The first of these quotas with fewer free places than needed, as a text with its figures. `listed` is the number of
+/// StatefulSets in the namespace.
+pub fn short_of(quotas: &[ResourceQuota], listed: usize, needed: i64) -> Option<String> {
     let counts = quotas
         .iter()
-        .filter_map(|quota| Some((quota, Count::from_quota(quota)?)));
+        .filter_map(|quota| Some((quota, Count::from_quota(quota, listed)?)));
     let mut short = counts.filter(|(_, count)| count.has_fewer_free_than(needed));
     short.next().map(|(quota, Count { hard, used })| {
         let name = quota.metadata.name.as_deref().unwrap_or_default();
@@ -185,13 +176,13 @@ impl OwnedStatefulSet {
 
 /// How many of the StatefulSets that the quota allows exist, if the quota counts StatefulSets.
 pub fn count(quota: &ResourceQuota) -> Option<String> {
-    let Count { hard, used } = Count::from_quota(quota)?;
+    let Count { hard, used } = Count::from_quota(quota, 0)?;
     Some(format!("{used} of {hard}"))
 }
 
 /// Whether any of these quotas counts StatefulSets.
 pub fn are_counted(quotas: &[ResourceQuota]) -> bool {
-    quotas.iter().any(|quota| Count::from_quota(quota).is_some())
+    quotas.iter().any(|quota| Count::from_quota(quota, 0).is_some())
 }
 
 /// The StatefulSets in a quota: the limit and the usage.
@@ -201,16 +192,30 @@ struct Count {
 }
 
 impl Count {
-    fn from_quota(quota: &ResourceQuota) -> Option<Self> {
-        let (hard, used) = Resources::limit_and_usage(quota);
-        let (_, hard) = hard.iter().find(|(name, _)| *name == RESOURCE)?;
-        let used = used.get(RESOURCE);
-        Some(Self { hard, used })
+    /// The status of a quota may be older than its spec and the `listed` StatefulSets. The API server compares with the
+    /// status, and therefore accepts a StatefulSet for which the quota has no room.
+    fn from_quota(quota: &ResourceQuota, listed: usize) -> Option<Self> {
+        let spec = quota.spec.as_ref().and_then(|spec| spec.hard.as_ref());
+        let status = quota.status.as_ref();
+        let limits = [spec, status.and_then(|status| status.hard.as_ref())];
+        let used = status.and_then(|status| status.used.as_ref()).and_then(amount);
+        Some(Self {
+            hard: limits.into_iter().flatten().filter_map(amount).min()?,
+            used: used.unwrap_or_default().max(number(listed)),
+        })
     }
 
     fn has_fewer_free_than(&self, needed: i64) -> bool {
         self.hard < self.used + Quantity::of(needed)
     }
+}
+
+fn amount(amounts: &BTreeMap<String, Text>) -> Option<Quantity> {
+    amounts.get(RESOURCE)?.0.parse().ok()
+}
+
+fn number(statefulsets: usize) -> Quantity {
+    Quantity::of(i64::try_from(statefulsets).unwrap_or(i64::MAX))
 }
 
 /// A fixed order of the waiting runs, so that two runs never wait for each other.

@@ -5,7 +5,7 @@ use super::finding::{Check, CheckResult, Finding};
 use super::installation::INSTALLATION;
 use crate::admission::Mechanism;
 use crate::requests::RequestError;
-use placement::coschedule::{FEATURE_FLAGS, PlacingMode};
+use placement::coschedule::{Coschedule, FEATURE_FLAGS};
 use placement::supported::{KUBERNETES, OLDEST_WITH_POLICIES, Support, Supported, TEKTON, numbers};
 
 const FLAGS: Check = Check("tekton flags");
@@ -77,18 +77,19 @@ pub(super) fn flags(platform: &Platform) -> CheckResult {
         let patch = format!("{{\"data\":{{\"{key}\":\"{value}\"}}}}");
         format!("`kubectl patch configmap -n {namespace} {FEATURE_FLAGS} --type=merge -p '{patch}'`")
     };
-    let coschedule = match PlacingMode::from_flags(&data) {
-        Some(mode) => FLAGS.bad(
+    let mode = Coschedule::from_flags(&data);
+    let coschedule = if mode.places_pods() {
+        FLAGS.bad(
             format!(
                 "coschedule is {mode}: Tekton pins every run of the cluster to a node by itself, labelled or not, and \
                  its assistant and our placeholder may end up on different nodes."
             ),
             set("coschedule", "workspaces"),
-        ),
-        None => FLAGS.ok(format!(
-            "coschedule is {}, which goes well with pod-affinity.",
-            value("coschedule").unwrap_or("workspaces")
-        )),
+        )
+    } else {
+        FLAGS.ok(format!(
+            "coschedule is {mode}, which goes well with pod-affinity."
+        ))
     };
     let backoff = match value("enable-wait-exponential-backoff") {
         Some("true") => FLAGS

@@ -17,7 +17,8 @@ use tekton::tasks::TaskRun;
 /// The reason of Tekton's event about a rejected pod, and of the TaskRun's condition.
 pub(super) const REASON: &str = "ExceededResourceQuota";
 
-/// Whether a quota of the namespace has room for the placeholder's StatefulSet, as the controller counts.
+/// Whether a quota of the namespace has room for the placeholder's StatefulSet, as the controller counts with Tekton's default
+/// `coschedule: workspaces`. Users may lack the right to read Tekton's flags.
 pub(super) async fn quota(server: &Server, facts: &Facts) -> RequestResult<Quota> {
     let run = &facts.view.run;
     let namespace = run.key.namespace.as_str();
@@ -55,7 +56,7 @@ pub(super) async fn quota(server: &Server, facts: &Facts) -> RequestResult<Quota
         hold_deadline: facts.config().hold_deadline,
     };
     Ok(Quota {
-        short_of: statefulset_quota::short_of(&quotas, places.needed()),
+        short_of: statefulset_quota::short_of(&quotas, sets.len(), places.needed()),
         blocker: places.blocker(&quotas, sets.len()),
     })
 }

@@ -3,7 +3,7 @@ use crate::api_error::Failure;
 use crate::fixture::{actions, at, enrolment, nothing, observed_pod, observed_set, planned, run, step_of};
 use kube::core::Status;
 use placement::automatic_reserve::{ExpectedRequests, Source};
-use placement::coschedule::PlacingMode;
+use placement::coschedule::Coschedule;
 use placement::plan::{Action, IgnoreReason, Inputs, PlaceholderPod, PodChange, Unschedulable, plan};
 use placement::plan::{Event, ReleaseCause, Wait};
 use placement::requests::Operation;
@@ -98,7 +98,7 @@ fn the_event_of_a_run_whose_isolation_a_quota_limits_names_the_quota_and_the_rem
 #[test]
 fn the_event_of_a_run_whose_pods_tekton_places_names_the_mode_and_the_remedy() {
     let mut observed = nothing();
-    observed.cluster.placing_mode = Some(PlacingMode::IsolatePipelineRun);
+    observed.cluster.coschedule = Coschedule::IsolatePipelineRun;
     let told = notes(
         &observed,
         &planned(Decision::Wait(Wait::Settled)),

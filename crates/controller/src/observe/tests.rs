@@ -1,7 +1,9 @@
 use super::*;
+use crate::api_error::ErrorCause;
 use crate::fixture::{Caches, at, clock, run, view};
+use crate::index::index;
 use crate::memory::Memory;
-use placement::coschedule::PlacingMode;
+use placement::coschedule::Coschedule;
 use serde_json::{Value, json};
 
 #[tokio::test]
@@ -195,13 +197,13 @@ async fn the_configuration_is_the_one_in_force_now() {
 }
 
 #[tokio::test]
-async fn the_mode_in_which_tekton_places_pods_is_observed_as_long_as_the_flag_says_so() {
+async fn each_mode_of_tektons_flag_is_observed() {
     let mut caches = Caches::ready();
     for (mode, changes, expected) in [
-        ("workspaces", false, None),
-        ("pipelineruns", true, Some(PlacingMode::PipelineRuns)),
-        ("isolate-pipelinerun", true, Some(PlacingMode::IsolatePipelineRun)),
-        ("disabled", true, None),
+        ("workspaces", false, Coschedule::Workspaces),
+        ("pipelineruns", true, Coschedule::PipelineRuns),
+        ("isolate-pipelinerun", true, Coschedule::IsolatePipelineRun),
+        ("disabled", true, Coschedule::Disabled),
     ] {
         assert_eq!(caches.set_coschedule(mode), changes, "{mode}");
         let (clock, memory) = (clock(), Memory::default());
@@ -209,7 +211,7 @@ async fn the_mode_in_which_tekton_places_pods_is_observed_as_long_as_the_flag_sa
             .stores
             .observe(run(), &caches.config, &clock, &memory)
             .await;
-        assert_eq!(observed.unwrap().cluster.placing_mode, expected);
+        assert_eq!(observed.unwrap().cluster.coschedule, expected);
     }
 }
 
@@ -225,4 +227,23 @@ fn all_labelled_runs_are_warned_of_a_change_of_the_flag() {
         .map(|run| run.name)
         .collect();
     assert_eq!(names, ["build"]);
+}
+
+/// Without quotas, a run could get terms that its quota rejects. An older `ClusterRole` may lack the right to list quotas.
+#[tokio::test(start_paused = true)]
+async fn no_run_is_observed_before_the_list_of_quotas_has_arrived_or_failed() {
+    let mut caches = Caches::ready();
+    let (quotas, writer) = index();
+    caches.stores.quotas = quotas;
+    let (clock, memory) = (clock(), Memory::default());
+    let observe = async || {
+        let observed = caches
+            .stores
+            .observe(run(), &caches.config, &clock, &memory)
+            .await;
+        observed.map(|_| ()).map_err(|error| error.cause())
+    };
+    assert_eq!(observe().await, Err(ErrorCause::NotSynced));
+    writer.on_error()();
+    assert_eq!(observe().await, Ok(()));
 }

@@ -111,6 +111,17 @@ async fn runs_of_a_namespace_without_a_quota_of_statefulsets_need_no_turn_and_no
     assert_eq!(methods(&server), ["GET", "PATCH"]);
 }
 
+#[tokio::test]
+async fn with_coschedule_disabled_no_quota_keeps_room_for_assistants() {
+    let mut server = Server::start();
+    server.answer(201, written());
+    let mut caches = with_quota();
+    caches.set_coschedule("disabled");
+    let (reconciler, ..) = reconciler(&caches, &server);
+    reconciler.reconcile(with_assistant()).await.unwrap();
+    assert_eq!(methods(&server), ["PATCH"]);
+}
+
 /// The watch of quotas may have started again when the quota was created.
 #[tokio::test]
 async fn a_quota_that_the_cache_lacks_keeps_its_room_for_tektons_assistant() {

@@ -9,8 +9,10 @@ use crate::support::pvcs::{create_pvc, with_pvc};
 use crate::support::runs::{create, let_end, let_succeed};
 use crate::support::testbeds::fresh;
 use futures::future::join_all;
-use testbed::Testbed;
+use serde_json::json;
+use testbed::apply::apply_all;
 use testbed::runs::RunSpec;
+use testbed::{Part, Testbed};
 
 const SETS: &str = "count/statefulsets.apps";
 
@@ -35,6 +37,33 @@ async fn a_run_whose_quota_has_room_only_for_tektons_assistant_starts_without_a_
         reported.contains(&"HoldDeadlineExceeded".to_owned()),
         "{reported:?}"
     );
+}
+
+/// Without a status, a quota rejects nothing: the placeholder would be created, and Tekton's assistant rejected later.
+#[e2e_test]
+async fn a_quota_whose_status_is_not_written_yet_counts_the_statefulsets_that_exist() {
+    let bed = fresh(2).await;
+    bed.configure(&[("hold-deadline", Some("5s"))]).await.unwrap();
+    let run = run_with_claim(&bed, "alone").await;
+    bed.pause(Part::ControllerManager).unwrap();
+    let metadata = |name: &str| json!({"name": name, "namespace": "default"});
+    let labels = json!({"app": "database"});
+    let database = json!({
+        "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": metadata("database"),
+        "spec": {"replicas": 0, "selector": {"matchLabels": labels}, "template": {
+            "metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "image": "testbed.invalid/main"}]},
+        }},
+    });
+    let two = json!({
+        "apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata("tight"), "spec": {"hard": {SETS: "2"}},
+    });
+    apply_all(&bed.client().await.unwrap(), &[database, two])
+        .await
+        .unwrap();
+    create(&bed, &run).await;
+    until_event(&bed, &run, "PlaceholderRefused").await;
+    bed.resume(Part::ControllerManager).unwrap();
+    bed.until_succeeded(&run, SOON).await.unwrap();
 }
 
 /// Each run needs two StatefulSets. The first run starts at once, and the others when there is room again.

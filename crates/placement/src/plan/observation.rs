@@ -5,7 +5,7 @@
 use super::requeue_mark::RequeueMark;
 use crate::attempts::Turn;
 use crate::config::Config;
-use crate::coschedule::PlacingMode;
+use crate::coschedule::Coschedule;
 use crate::keys;
 use crate::node::selector::NodeRequirements;
 use crate::node::{NodeFacts, NodeState};
@@ -77,8 +77,8 @@ pub struct ClusterFacts {
     pub keeps_node: bool,
     /// The name of a quota of the namespace that rejects pods with affinity terms across namespaces.
     pub cross_namespace_quota: Option<String>,
-    /// The mode of Tekton's flag `coschedule`, if Tekton places the pods of all runs.
-    pub placing_mode: Option<PlacingMode>,
+    /// Tekton's flag `coschedule`; the default if it is unknown.
+    pub coschedule: Coschedule,
 }
 
 /// How often this leader took the steps that it repeats only after a pause.

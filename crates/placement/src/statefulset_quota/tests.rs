@@ -104,19 +104,13 @@ fn other_runs_without_pvcs_change_no_count() {
     assert_eq!(places(&own, &[started(older, NOW - 121)], &[]), 2);
 }
 
-/// A cluster with `coschedule: disabled`: with the default, Tekton would have created assistants by now.
+/// Tekton deletes the assistants of a run before the run is done.
 #[test]
-fn no_assistants_are_expected_if_tekton_created_none_for_an_older_run() {
+fn a_run_that_started_long_ago_gets_no_more_assistants_and_another_run_still_gets_its_own() {
     let (own, other) = (run("a", 900, 1), run("b", 1, 1));
-    let long_ago = started(other.clone(), NOW - 121);
-    assert_eq!(
-        places(&own, std::slice::from_ref(&long_ago), &[placeholder(&other)]),
-        1
-    );
-    let made = [placeholder(&other), assistant(&other)];
-    assert_eq!(places(&own, &[long_ago], &made), 2);
-    let just_now = started(other.clone(), NOW - 120);
-    assert_eq!(places(&own, &[just_now], &[placeholder(&other)]), 3);
+    let there = [placeholder(&other)];
+    let needed = |second| places(&own, &[started(other.clone(), second)], &there);
+    assert_eq!([NOW - 121, NOW - 120].map(needed), [2, 3]);
 }
 
 #[test]
@@ -191,16 +185,10 @@ fn two_runs_that_need_a_place_in_the_quota_get_one_place_each() {
 }
 
 #[test]
-fn no_placeholder_blocks_a_run_if_assistants_fill_the_quota_or_tekton_creates_none() {
+fn no_placeholder_blocks_a_run_if_assistants_fill_the_quota() {
     let (own, other) = (run("a", 9, 1), released(run("b", 1, 1)));
     let made = [assistant(&other), assistant(&other)];
-    assert_eq!(
-        in_its_way(&own, std::slice::from_ref(&other), &made, quota("2", "2")),
-        None
-    );
-    let long_ago = started(other.clone(), NOW - 121);
-    let unmade = [placeholder(&other), placeholder(&other)];
-    assert_eq!(in_its_way(&own, &[long_ago], &unmade, quota("2", "2")), None);
+    assert_eq!(in_its_way(&own, &[other], &made, quota("2", "2")), None);
 }
 
 #[test]
@@ -224,21 +212,36 @@ fn runs_of_the_same_second_have_a_fixed_order() {
 
 #[test]
 fn a_quota_is_short_if_fewer_places_are_free_than_needed() {
-    assert_eq!(short_of(&[quota("3", "1")], 2), None);
+    assert_eq!(short_of(&[quota("3", "1")], 1, 2), None);
     assert_eq!(
-        short_of(&[quota("9", "0"), quota("3", "2")], 2).as_deref(),
+        short_of(&[quota("9", "0"), quota("3", "2")], 2, 2).as_deref(),
         Some("ResourceQuota few (count/statefulsets.apps: 2 of 3 used, 2 needed)")
     );
 }
 
+/// The quota controller has yet to write the status.
 #[test]
-fn a_new_quota_counts_as_unused_and_a_quota_of_other_resources_is_ignored() {
-    let new: ResourceQuota =
-        serde_json::from_value(json!({"metadata": {"name": "new"}, "spec": {"hard": {RESOURCE: "1"}}}))
-            .unwrap();
-    assert_eq!(short_of(std::slice::from_ref(&new), 1), None);
-    assert!(short_of(&[new], 2).is_some());
+fn a_new_quota_counts_the_statefulsets_that_exist_and_a_lowered_quota_has_its_new_limit() {
+    let limited = |hard: &str| ResourceQuota {
+        spec: serde_json::from_value(json!({"hard": {RESOURCE: hard}})).unwrap(),
+        ..quota("3", "1")
+    };
+    let is_short = |quota, listed| short_of(&[quota], listed, 2).is_some();
+    let new = ResourceQuota {
+        status: None,
+        ..limited("3")
+    };
+    assert_eq!([1, 2].map(|listed| is_short(new.clone(), listed)), [false, true]);
+    assert_eq!(["2", "3"].map(|hard| is_short(limited(hard), 1)), [true, false]);
+    assert!(
+        is_short(limited("4"), 2),
+        "the API server still has the old limit"
+    );
+}
+
+#[test]
+fn a_quota_of_other_resources_is_ignored() {
     let pods: ResourceQuota = serde_json::from_value(json!({"spec": {"hard": {"pods": "0"}}})).unwrap();
-    assert_eq!(short_of(std::slice::from_ref(&pods), 9), None);
+    assert_eq!(short_of(std::slice::from_ref(&pods), 0, 9), None);
     assert!(!are_counted(&[pods]) && are_counted(&[quota("1", "0")]));
 }

@@ -1,7 +1,7 @@
 //! `timeline` draws the events of a real cluster: a run that moved, and an unlabelled run. `cost` reports the
 //! node time of the run that moved.
 
-use crate::cli_cost::{NodeTime, the_metrics_and_the_report_have_the_same_time};
+use crate::cli_cost::{NodeTime, TASK, the_metrics_and_the_report_have_the_same_time};
 use crate::support::SOON;
 use crate::support::cli::{only, tool, until_output_contains};
 use crate::support::runs::{bound_task, create, small_then};
@@ -31,7 +31,7 @@ async fn timeline_draws_a_run_that_moved_on_both_of_its_nodes_and_an_unlabelled_
     };
     add("small", "2").await;
     let before = NodeTime::read(&bed).await;
-    let moves = small_then("4").lasting("5s");
+    let moves = small_then("4").lasting(&format!("{TASK}s"));
     create(&bed, &moves).await;
     bound_task(&bed, &moves, "small").await;
     add("large", "8").await;
@@ -68,7 +68,7 @@ async fn timeline_draws_a_run_that_moved_on_both_of_its_nodes_and_an_unlabelled_
             assert!(picture.out.contains(name), "{format}: {name}");
         }
     }
-    the_metrics_and_the_report_have_the_same_time(&bed, before).await;
+    the_metrics_and_the_report_have_the_same_time(&bed, &moves, before).await;
     let none = tool(&bed, "timeline -n kube-public").await;
     assert!(
         none.err.contains("No PipelineRuns in namespace kube-public"),

@@ -279,6 +279,11 @@ async fn a_run_whose_label_is_removed_while_it_is_held_starts_without_pod_affini
     ] {
         let spec = RunSpec::new("default", name).task("only", &[]).opted_in("true");
         create(&bed, &spec).await;
+        // Tekton writes all labels when it adds its own, and a change meanwhile is lost.
+        let is_labelled = |run: &DynamicObject| run.labels().contains_key("tekton.dev/pipeline");
+        bed.until_run(&spec, "to have Tekton's label", SOON, is_labelled)
+            .await
+            .unwrap();
         patch(
             &bed,
             &spec,

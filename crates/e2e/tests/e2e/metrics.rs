@@ -82,10 +82,12 @@ fn labels_of(sample: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-async fn all_exposed(ports: &[u16]) -> Metrics {
+async fn all_exposed(bed: &Testbed, ports: &[u16]) -> Metrics {
     let mut all = Metrics::new();
     for port in ports {
-        for (name, metric) in exposed(&probe::get(*port, "/metrics").await.unwrap()) {
+        let read = async || probe::get(*port, "/metrics").await;
+        let text = bed.until("the metrics", SOON, read).await.unwrap();
+        for (name, metric) in exposed(&text) {
             let known = all.entry(name).or_default();
             known.kind = metric.kind;
             for (label, values) in metric.labels {
@@ -118,7 +120,7 @@ async fn every_metric_of_the_processes_is_documented_and_every_documented_metric
     let installed = bed.install_pod_affinity().await.expect("pod-affinity");
     something_happens(&bed).await;
     let ports = [installed.webhook_admin, installed.controller_admin].concat();
-    let (documented, exposed) = (documented(), all_exposed(&ports).await);
+    let (documented, exposed) = (documented(), all_exposed(&bed, &ports).await);
     assert_eq!(
         documented.keys().collect::<Vec<_>>(),
         exposed.keys().collect::<Vec<_>>(),

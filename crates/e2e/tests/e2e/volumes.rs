@@ -68,8 +68,6 @@ async fn each_run_is_where_its_volume_is(bed: &Testbed, attacher: &Attacher) {
 #[e2e_test]
 async fn a_run_is_on_a_node_of_the_volume_that_tekton_creates_for_it() {
     let bed = fresh(0).await;
-    // The scheduler repeats an attempt after two seconds if the volume changed meanwhile.
-    bed.configure(&[("move-after", Some("4s"))]).await.unwrap();
     let (attacher, _provisioner) = (Attacher::start(&bed).await, Provisioner::start(&bed).await);
     zones(&bed).await;
     each_run_is_where_its_volume_is(&bed, &attacher).await;
@@ -98,7 +96,6 @@ async fn a_run_keeps_its_node_while_its_volume_is_created() {
 #[e2e_test]
 async fn without_tektons_assistants_a_run_is_on_a_node_of_its_volume_as_well() {
     let bed = fresh(0).await;
-    bed.configure(&[("move-after", Some("2s"))]).await.unwrap();
     bed.feature_flags(&[("coschedule", "disabled")]).await.unwrap();
     let (attacher, _provisioner) = (Attacher::start(&bed).await, Provisioner::start(&bed).await);
     zones(&bed).await;

@@ -243,6 +243,7 @@ impl Caches {
         let answers = &mut caches.writers.autoscalers;
         answers.take(Event::InitDone, foreign_events::of_autoscaler);
         caches.writers.failed_creates.on_error()();
+        caches.writers.tekton_flags.on_error()();
         caches.writers.kept_nodes.take(Event::InitDone, kept_nodes::pod);
         caches
     }

@@ -109,10 +109,10 @@ impl Stores {
         Ok(self.read(run, config.borrow().clone(), clock(), memory))
     }
 
-    /// Does not wait for the lists of other events and of feature flags: an older `ClusterRole` may lack these rights, and no decision
-    /// depends on a single event. Without the answers of autoscalers, a new leader would end each line of waiting runs; without
-    /// rejections, runs of a namespace would not wait for each other; and without quotas, a run could get terms that its quota rejects.
-    /// If a list fails, the new leader decides without it.
+    /// Does not wait for the lists of other events: no decision depends on a single event. If another list fails, as with an older
+    /// `ClusterRole`, a new leader decides without the list. Without the answers of autoscalers, a new leader would end each line of
+    /// waiting runs; without rejections, runs of a namespace would not wait for each other; without quotas, a run could get terms that
+    /// its quota rejects; and without Tekton's flags, a run could wait for the room of StatefulSets that Tekton never creates.
     async fn are_filled(&self) -> bool {
         self.sets.is_filled().await
             && self.pods.is_filled().await
@@ -121,6 +121,7 @@ impl Stores {
             && self.autoscalers.is_tried().await
             && self.failed_creates.is_tried().await
             && self.quotas.is_tried().await
+            && self.tekton_flags.is_tried().await
     }
 
     fn read(&self, run: Run, config: Arc<Config>, now: Timestamp, memory: &impl Recall) -> Observation {

@@ -1,5 +1,5 @@
 //! The watch of Tekton's feature flag `coschedule`. In two modes, Tekton itself places the pods of all runs, and each labelled run gets
-//! a warning. An operator can reset the flag at any time (tektoncd/pipeline#9174).
+//! a warning. In another mode, Tekton creates no affinity assistants. An operator can reset the flag at any time (tektoncd/pipeline#9174).
 
 use crate::index::{Index, Reduced};
 use crate::lists;

@@ -15,10 +15,10 @@ pub enum Coschedule {
     Workspaces,
     /// No affinity assistants.
     Disabled,
-    /// Tekton binds all pods of each run to one node. Nodes are shared by several runs.
+    /// Tekton binds all pods of each run to one node, which several runs can share.
     #[strum(serialize = "pipelineruns")]
     PipelineRuns,
-    /// The same. A node is used by one run of the namespace.
+    /// Tekton binds all pods of each run to one node, which no other run of its namespace uses.
     #[strum(serialize = "isolate-pipelinerun")]
     IsolatePipelineRun,
 }

@@ -174,15 +174,14 @@ impl OwnedStatefulSet {
     }
 }
 
-/// How many of the StatefulSets that the quota allows exist, if the quota counts StatefulSets.
+/// The StatefulSets in the status of the quota, if the quota counts StatefulSets: the usage and the limit.
 pub fn count(quota: &ResourceQuota) -> Option<String> {
-    let Count { hard, used } = Count::from_quota(quota, 0)?;
-    Some(format!("{used} of {hard}"))
+    Some(format!("{} of {}", used(quota), limit(quota)?))
 }
 
 /// Whether any of these quotas counts StatefulSets.
 pub fn are_counted(quotas: &[ResourceQuota]) -> bool {
-    quotas.iter().any(|quota| Count::from_quota(quota, 0).is_some())
+    quotas.iter().any(|quota| limit(quota).is_some())
 }
 
 /// The StatefulSets in a quota: the limit and the usage.
@@ -192,22 +191,34 @@ struct Count {
 }
 
 impl Count {
-    /// The status of a quota may be older than its spec and the `listed` StatefulSets. The API server compares with the
-    /// status, and therefore accepts a StatefulSet for which the quota has no room.
+    /// The status of a quota may be older than the `listed` StatefulSets. The API server compares with the status, and
+    /// therefore accepts a StatefulSet for which the quota has no room.
     fn from_quota(quota: &ResourceQuota, listed: usize) -> Option<Self> {
-        let spec = quota.spec.as_ref().and_then(|spec| spec.hard.as_ref());
-        let status = quota.status.as_ref();
-        let limits = [spec, status.and_then(|status| status.hard.as_ref())];
-        let used = status.and_then(|status| status.used.as_ref()).and_then(amount);
         Some(Self {
-            hard: limits.into_iter().flatten().filter_map(amount).min()?,
-            used: used.unwrap_or_default().max(number(listed)),
+            hard: limit(quota)?,
+            used: used(quota).max(number(listed)),
         })
     }
 
     fn has_fewer_free_than(&self, needed: i64) -> bool {
         self.hard < self.used + Quantity::of(needed)
     }
+}
+
+/// The lower limit of spec and status, because the status may be older. A quota with scopes counts no StatefulSets.
+fn limit(quota: &ResourceQuota) -> Option<Quantity> {
+    let spec = quota.spec.as_ref();
+    if spec.is_some_and(|spec| spec.scopes.is_some() || spec.scope_selector.is_some()) {
+        return None;
+    }
+    let spec = spec.and_then(|spec| spec.hard.as_ref());
+    let status = quota.status.as_ref().and_then(|status| status.hard.as_ref());
+    [spec, status].into_iter().flatten().filter_map(amount).min()
+}
+
+fn used(quota: &ResourceQuota) -> Quantity {
+    let used = quota.status.as_ref().and_then(|status| status.used.as_ref());
+    used.and_then(amount).unwrap_or_default()
 }
 
 fn amount(amounts: &BTreeMap<String, Text>) -> Option<Quantity> {

@@ -88,7 +88,8 @@ pub(super) fn flags(platform: &Platform) -> CheckResult {
         )
     } else {
         FLAGS.ok(format!(
-            "coschedule is {mode}, which goes well with pod-affinity."
+            "coschedule is {}, which goes well with pod-affinity.",
+            value("coschedule").unwrap_or("workspaces")
         ))
     };
     let backoff = match value("enable-wait-exponential-backoff") {

@@ -182,7 +182,7 @@ async fn installation(server: &Server, namespace: String, tekton: Option<String>
 }
 
 /// The namespace of Tekton in the definition of PipelineRuns. Without the right to read the definition, Tekton's default.
-async fn tekton_namespace(server: &Server) -> String {
+pub(crate) async fn tekton_namespace(server: &Server) -> String {
     let definitions = server.cluster::<RunDefinition>();
     let definition = definitions.get(tekton_namespace::DEFINITION).await.ok().flatten();
     let namespace = definition.and_then(RunDefinition::namespace);

@@ -1,12 +1,14 @@
 //! Reads what a quota means to a run: room for its placeholder's StatefulSet, and TaskRuns whose pods a quota rejected.
 
+use crate::doctor::read::tekton_namespace;
 use crate::facts::Facts;
 use crate::requests::{RequestResult, Server};
 use crate::view::{PipelineRun, RunView};
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::ResourceQuota;
+use k8s_openapi::api::core::v1::{ConfigMap, ResourceQuota};
 use kube::ResourceExt;
 use kube::api::ListParams;
+use placement::coschedule::{Coschedule, FEATURE_FLAGS};
 use placement::keys;
 use placement::placeholder::spec::Spec;
 use placement::plan::Quota;
@@ -17,8 +19,7 @@ use tekton::tasks::TaskRun;
 /// The reason of Tekton's event about a rejected pod, and of the TaskRun's condition.
 pub(super) const REASON: &str = "ExceededResourceQuota";
 
-/// Whether a quota of the namespace has room for the placeholder's StatefulSet, as the controller counts with Tekton's default
-/// `coschedule: workspaces`. Users may lack the right to read Tekton's flags.
+/// Whether a quota of the namespace has room for the placeholder's StatefulSet, as the controller counts.
 pub(super) async fn quota(server: &Server, facts: &Facts) -> RequestResult<Quota> {
     let run = &facts.view.run;
     let namespace = run.key.namespace.as_str();
@@ -37,7 +38,8 @@ pub(super) async fn quota(server: &Server, facts: &Facts) -> RequestResult<Quota
     let others: Vec<_> = others
         .filter(|other| other.has_part_in_quotas() && other.key.uid != run.key.uid)
         .collect();
-    if run.assistants() == 0 && others.iter().all(|other| other.assistants() == 0) {
+    let without_assistants = run.assistants() == 0 && others.iter().all(|other| other.assistants() == 0);
+    if without_assistants || coschedule(server).await == Coschedule::Disabled {
         return Ok(Quota::default());
     }
     let sets = server
@@ -59,6 +61,14 @@ pub(super) async fn quota(server: &Server, facts: &Facts) -> RequestResult<Quota
         short_of: statefulset_quota::short_of(&quotas, sets.len(), places.needed()),
         blocker: places.blocker(&quotas, sets.len()),
     })
+}
+
+/// Tekton's flag. Without the right to read the flag, Tekton's default.
+async fn coschedule(server: &Server) -> Coschedule {
+    let namespace = tekton_namespace(server).await;
+    let flags = server.within::<ConfigMap>(&namespace).get(FEATURE_FLAGS).await;
+    let flags = flags.ok().flatten().and_then(|map| map.data);
+    Coschedule::from_flags(&flags.unwrap_or_default())
 }
 
 /// The TaskRuns of the run's group whose pods were rejected by a quota.

@@ -83,6 +83,17 @@ async fn a_quota_without_room_for_the_placeholder_beside_tektons_assistants_is_w
     assert_eq!(next().await.name(), "create_placeholder");
     api.put("/api/v1/namespaces/ci/resourcequotas/few", full_quota());
     assert_eq!(next().await.name(), "places");
+    let coschedule = |mode: &str| {
+        let flags = json!({"metadata": {"name": "feature-flags"}, "data": {"coschedule": mode}});
+        api.put(
+            "/api/v1/namespaces/tekton-pipelines/configmaps/feature-flags",
+            flags,
+        );
+    };
+    coschedule("disabled");
+    assert_eq!(next().await.name(), "create_placeholder");
+    coschedule("workspaces");
+    assert_eq!(next().await.name(), "places");
     api.forbid("resourcequotas");
     assert_eq!(next().await, Decision::Read(Read::Creation));
     let errors = facts_of(&api)

@@ -229,12 +229,14 @@ fn all_labelled_runs_are_warned_of_a_change_of_the_flag() {
     assert_eq!(names, ["build"]);
 }
 
-/// Without quotas, a run could get terms that its quota rejects. An older `ClusterRole` may lack the right to list quotas.
+/// An older `ClusterRole` may lack the right to these lists.
 #[tokio::test(start_paused = true)]
-async fn no_run_is_observed_before_the_list_of_quotas_has_arrived_or_failed() {
+async fn no_run_is_observed_before_the_lists_of_quotas_and_of_tektons_flags_have_arrived_or_failed() {
     let mut caches = Caches::ready();
-    let (quotas, writer) = index();
+    let (quotas, quota_writer) = index();
+    let (flags, flag_writer) = index();
     caches.stores.quotas = quotas;
+    caches.stores.tekton_flags = flags;
     let (clock, memory) = (clock(), Memory::default());
     let observe = async || {
         let observed = caches
@@ -244,6 +246,8 @@ async fn no_run_is_observed_before_the_list_of_quotas_has_arrived_or_failed() {
         observed.map(|_| ()).map_err(|error| error.cause())
     };
     assert_eq!(observe().await, Err(ErrorCause::NotSynced));
-    writer.on_error()();
+    quota_writer.on_error()();
+    assert_eq!(observe().await, Err(ErrorCause::NotSynced));
+    flag_writer.on_error()();
     assert_eq!(observe().await, Ok(()));
 }

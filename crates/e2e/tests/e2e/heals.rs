@@ -5,7 +5,6 @@ use crate::support::assistants::assistant_nodes;
 use crate::support::cli::only;
 use crate::support::controller::configure;
 use crate::support::events::until_event;
-use crate::support::load::shortest;
 use crate::support::objects::quota;
 use crate::support::placeholders::{bound_placeholder, placeholder_name, pods, sets};
 use crate::support::pvcs::{create_pvc, with_pvc};
@@ -344,7 +343,7 @@ async fn runs_whose_release_is_denied_delay_no_other_run_and_are_released_when_i
         create(&bed, run).await;
     }
     // All runs are rejected for the first time meanwhile; later attempts follow after pauses.
-    let took = shortest(async |attempt| time_of(&bed, &format!("beside-{attempt}")).await).await;
+    let took = time_of(&bed, "beside").await;
     println!("a run alone took {alone:.1?}, and beside {DENIED} whose release is denied {took:.1?}");
     for run in &denied {
         let reported = until_event(&bed, run, "ReleaseRefused").await;

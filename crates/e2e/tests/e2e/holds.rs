@@ -32,6 +32,14 @@ async fn patch(bed: &Testbed, run: &RunSpec, patch: serde_json::Value) -> Dynami
         .unwrap()
 }
 
+/// Changes the label. Tekton writes all labels of a new run when it adds its own, and a change meanwhile would be lost.
+async fn change_label(bed: &Testbed, run: &RunSpec, value: serde_json::Value) -> DynamicObject {
+    let is_labelled = |run: &DynamicObject| run.labels().contains_key("tekton.dev/pipeline");
+    let labelled = bed.until_run(run, "to have Tekton's label", SOON, is_labelled);
+    labelled.await.unwrap();
+    patch(bed, run, json!({"metadata": {"labels": {keys::OPT_IN: value}}})).await
+}
+
 /// Checks that the controller had the time to release an enrolled run or to take over the hold, and did neither.
 async fn is_held_by_another(bed: &Testbed, spec: &RunSpec) {
     let run = until_reconciled(bed, spec).await;
@@ -279,17 +287,7 @@ async fn a_run_whose_label_is_removed_while_it_is_held_starts_without_pod_affini
     ] {
         let spec = RunSpec::new("default", name).task("only", &[]).opted_in("true");
         create(&bed, &spec).await;
-        // Tekton writes all labels when it adds its own, and a change meanwhile is lost.
-        let is_labelled = |run: &DynamicObject| run.labels().contains_key("tekton.dev/pipeline");
-        bed.until_run(&spec, "to have Tekton's label", SOON, is_labelled)
-            .await
-            .unwrap();
-        patch(
-            &bed,
-            &spec,
-            json!({"metadata": {"labels": {keys::OPT_IN: value}}}),
-        )
-        .await;
+        change_label(&bed, &spec, value).await;
         let run = bed
             .until_run(&spec, "to be released", SOON, released)
             .await
@@ -306,8 +304,7 @@ async fn a_run_whose_label_is_removed_while_it_waits_for_a_node_leaves_its_group
         let spec = RunSpec::new("default", name).task("only", &[]).opted_in("true");
         create(&bed, &spec).await;
         until_enrolled(&bed, &spec).await;
-        let taken_back = json!({"metadata": {"labels": {keys::OPT_IN: value}}});
-        patch(&bed, &spec, taken_back).await;
+        change_label(&bed, &spec, value).await;
         let run = bed.until_run(&spec, "to be released", SOON, released);
         let run = run.await.unwrap();
         for key in [keys::GROUP, keys::STRATEGY, keys::ISOLATION] {
@@ -323,7 +320,7 @@ async fn a_run_whose_label_is_removed_while_no_controller_runs_starts_after_a_co
     stop_controllers(&bed);
     let spec = RunSpec::new("default", "run").task("only", &[]).opted_in("true");
     create(&bed, &spec).await;
-    let robbed = patch(&bed, &spec, json!({"metadata": {"labels": {keys::OPT_IN: null}}})).await;
+    let robbed = change_label(&bed, &spec, json!(null)).await;
     assert_eq!(runs::state(&robbed), State::Pending);
     start_controllers(&bed).await;
     bed.until_run(&spec, "to be released", SOON, released)
@@ -342,8 +339,7 @@ async fn a_run_whose_label_is_removed_while_its_user_holds_it_is_in_no_group_whe
             .spec("status", json!("PipelineRunPending"));
         create(bed, &spec).await;
         until_enrolled(bed, &spec).await;
-        let taken_back = json!({"metadata": {"labels": {keys::OPT_IN: value}}});
-        patch(bed, &spec, taken_back).await;
+        change_label(bed, &spec, value).await;
         let withdrawn = bed.until_run(&spec, "to leave its group", SOON, |run| !has_group(run));
         assert_eq!(runs::state(&withdrawn.await.unwrap()), State::Pending, "{name}");
         release(bed, &spec).await;

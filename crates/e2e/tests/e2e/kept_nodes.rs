@@ -109,9 +109,9 @@ async fn the_node_of_a_run_is_kept_for_the_next_run_and_for_other_pods_and_nothi
     end(&bed, &next, &node).await;
     until_other_pod_is_on(&bed, &node).await;
     let_succeed(&bed, &elsewhere).await;
+    until_no_placeholder(&bed, "default").await;
     let kept: Vec<_> = kept_nodes(&bed).await.iter().map(node_of).collect();
     assert_eq!(kept, std::slice::from_ref(&node), "keep-nodes-at-most");
-    until_no_placeholder(&bed, "default").await;
     until_none_kept(&bed).await;
     assert_eq!(nodes_of(&bed, &next).await, [node].into());
     kept_time_is_reported(&bed).await;

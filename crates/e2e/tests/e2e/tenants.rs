@@ -2,7 +2,6 @@
 
 use crate::support::SOON;
 use crate::support::events::{time_of, until_event};
-use crate::support::load::shortest;
 use crate::support::objects::quota;
 use crate::support::placeholders::{pods, sets};
 use crate::support::pool;
@@ -112,6 +111,15 @@ async fn hold_of(bed: &Testbed, namespace: &str, name: &str) -> Duration {
         .await
         .unwrap();
     begun.elapsed()
+}
+
+/// The shortest time of three attempts: other tests use the machine as well.
+async fn shortest(measure: impl AsyncFn(usize) -> Duration) -> Duration {
+    let mut shortest = Duration::MAX;
+    for attempt in 0..3 {
+        shortest = shortest.min(measure(attempt).await);
+    }
+    shortest
 }
 
 #[e2e_test(second)]

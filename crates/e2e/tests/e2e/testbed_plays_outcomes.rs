@@ -18,8 +18,8 @@ async fn a_task_lasts_as_long_and_has_the_result_that_annotations_say() {
     pipeline["results"] = json!([{"name": "word", "value": "$(tasks.only.results.word)"}]);
     run.create(&client).await.unwrap();
     let done = bed.until_succeeded(&run, SOON).await.unwrap();
-    // A reconciliation with a stale cache may replace the start time in the status.
-    let created = done.metadata.creation_timestamp.as_ref().unwrap().0;
+    let pods = runs::pods(&client, &namespace, "run").await.unwrap();
+    let created = pods[0].metadata.creation_timestamp.as_ref().unwrap().0;
     let completed: jiff::Timestamp = done.data["status"]["completionTime"]
         .as_str()
         .unwrap()

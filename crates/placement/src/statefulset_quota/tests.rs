@@ -240,8 +240,16 @@ fn a_new_quota_counts_the_statefulsets_that_exist_and_a_lowered_quota_has_its_ne
 }
 
 #[test]
-fn a_quota_of_other_resources_is_ignored() {
-    let pods: ResourceQuota = serde_json::from_value(json!({"spec": {"hard": {"pods": "0"}}})).unwrap();
-    assert_eq!(short_of(std::slice::from_ref(&pods), 0, 9), None);
-    assert!(!are_counted(&[pods]) && are_counted(&[quota("1", "0")]));
+fn a_quota_of_other_resources_and_a_quota_with_scopes_are_ignored() {
+    let selector = json!({"matchExpressions": [{"scopeName": "PriorityClass", "operator": "Exists"}]});
+    for spec in [
+        json!({"hard": {"pods": "0"}}),
+        json!({"hard": {RESOURCE: "0"}, "scopes": ["Terminating"]}),
+        json!({"hard": {RESOURCE: "0"}, "scopeSelector": selector}),
+    ] {
+        let quota: ResourceQuota = serde_json::from_value(json!({"spec": spec})).unwrap();
+        assert_eq!(short_of(std::slice::from_ref(&quota), 0, 9), None, "{spec}");
+        assert!(!are_counted(&[quota]), "{spec}");
+    }
+    assert!(are_counted(&[quota("1", "0")]));
 }

@@ -32,15 +32,6 @@ pub(crate) async fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().await
 }
 
-/// The shortest time of three attempts: other tests use the machine as well.
-pub(crate) async fn shortest(measure: impl AsyncFn(usize) -> Duration) -> Duration {
-    let mut shortest = Duration::MAX;
-    for attempt in 0..3 {
-        shortest = shortest.min(measure(attempt).await);
-    }
-    shortest
-}
-
 /// Dry-run creations of pods of an enrolled run. Each creation calls the webhook.
 pub(crate) struct Load {
     begun: Arc<AtomicU32>,

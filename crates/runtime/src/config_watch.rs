@@ -1,5 +1,6 @@
 //! Watches the ConfigMap and provides the active configuration. A refused version leaves the active configuration unchanged. If
-//! the first version is refused, the process stays unready until the ConfigMap is corrected.
+//! the first version is refused, the process stays unready until the ConfigMap is corrected. A deletion restores the defaults after a
+//! while, because some tools replace a ConfigMap by a deletion and a creation, and a hold that a default ends is over for good.
 //!
 //! This module is hand-written, because kube's reflector stores the current ConfigMap, and this module keeps the last valid one.
 
@@ -12,12 +13,16 @@ use kube::{
     runtime::{WatchStreamExt, watcher},
 };
 use placement::config::{Config, ConfigErrors};
-use std::{collections::BTreeMap, future::pending, pin::pin, sync::Arc};
+use std::{collections::BTreeMap, future::pending, pin::pin, sync::Arc, time::Duration};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tokio::time::{error::Elapsed, timeout};
 
 /// Name of the readiness condition.
 pub const CONDITION: &str = "configuration";
+
+/// A ConfigMap that is created again within this time was replaced.
+const REPLACED_WITHIN: Duration = Duration::from_secs(30);
 
 /// The faults of a ConfigMap version.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -110,10 +115,25 @@ struct Follower {
 impl Follower {
     async fn follow(mut self, versions: impl Stream<Item = Result<Option<ConfigMap>, watcher::Error>>) {
         let mut versions = pin!(versions);
-        while let Some(version) = versions.next().await {
-            match version {
-                Ok(config_map) => self.on_version(config_map.as_ref()),
-                Err(error) => self.on_error(&error),
+        let mut is_deleted = false;
+        loop {
+            let wait = if is_deleted {
+                REPLACED_WITHIN
+            } else {
+                Duration::MAX
+            };
+            match timeout(wait, versions.next()).await {
+                Ok(Some(Ok(None))) if self.is_active => is_deleted = true,
+                Ok(Some(Ok(config_map))) => {
+                    is_deleted = false;
+                    self.on_version(config_map.as_ref());
+                }
+                Ok(Some(Err(error))) => self.on_error(&error),
+                Ok(None) => return,
+                Err(Elapsed { .. }) => {
+                    is_deleted = false;
+                    self.on_version(None);
+                }
             }
         }
     }

@@ -4,9 +4,8 @@ use super::*;
 use crate::readiness::Readiness;
 use placement::config::ReleaseWhen;
 use serde_json::{Value, json};
-use std::time::Duration;
 use testing::{Behaviour, FakeApi};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/ns/configmaps";
 
@@ -74,8 +73,27 @@ async fn a_change_becomes_active_and_a_deletion_restores_the_defaults() {
     scene
         .api
         .delete(&format!("{CONFIG_MAPS}/{}", install::CONFIG_MAP));
+    let deleted = Instant::now();
     config.changed().await.unwrap();
     assert_eq!(**config.borrow(), Config::default());
+    assert!(deleted.elapsed() >= REPLACED_WITHIN);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_configmap_that_is_deleted_and_created_again_causes_no_moment_with_the_defaults() {
+    let long = json!({"hold-deadline": "2h"});
+    let scene = Scene::begin(Some(long.clone()));
+    let mut config = scene.watch.active().await;
+    scene
+        .api
+        .delete(&format!("{CONFIG_MAPS}/{}", install::CONFIG_MAP));
+    sleep(REPLACED_WITHIN / 2).await;
+    put(&scene.api, &long);
+    put(&scene.api, &json!({"hold-deadline": "3h"}));
+    while config.borrow_and_update().hold_deadline != Duration::from_hours(3) {
+        assert_eq!(config.borrow().hold_deadline, Duration::from_hours(2));
+        config.changed().await.unwrap();
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -148,9 +148,12 @@ impl Run {
         self.claims.len() + self.templates
     }
 
-    /// The run has a part in the quotas of its namespace: pod-affinity holds or isolates the run until it is done.
+    /// The run has a part in the quotas of its namespace: Tekton creates StatefulSets for the run, or will as soon as pod-affinity
+    /// releases the run. A run that another controller or a cap holds may wait for hours.
     pub fn has_part_in_quotas(&self) -> bool {
-        !self.done && (self.is_held_by_us() || self.is_enrolled())
+        let is_held = self.is_held_by_us() && self.held_from != HeldFrom::OverCap;
+        let is_released = self.is_enrolled() && self.status != SpecStatus::Pending;
+        !self.done && !self.deleting && (is_held || is_released)
     }
 
     /// The labels of the run make the run a group.

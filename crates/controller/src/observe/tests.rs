@@ -100,7 +100,7 @@ async fn a_done_run_knows_the_pod_that_keeps_its_node() {
 }
 
 #[test]
-fn others_of_the_namespace_have_a_part_in_its_quotas_if_they_are_ours_and_not_done() {
+fn others_of_the_namespace_have_a_part_in_its_quotas_if_tekton_starts_them_soon_or_has_started_them() {
     let mut caches = Caches::ready();
     let claim = json!({"spec": {"workspaces": [{"persistentVolumeClaim": {"claimName": "c"}}]}});
     let with = |mut changes: Value| {
@@ -110,10 +110,17 @@ fn others_of_the_namespace_have_a_part_in_its_quotas_if_they_are_ours_and_not_do
     let over = json!({"status": {"conditions": [{"type": "Succeeded", "status": "True"}]}});
     let elsewhere = json!({"metadata": {"namespace": "other"}});
     let not_ours = json!({"metadata": {"annotations": null}});
+    let enrolled = json!({keys::GROUP: "u7", keys::OPT_IN: "true"});
+    let held_elsewhere = json!({"metadata": {"annotations": null, "labels": enrolled}});
+    let over_cap = json!({"metadata": {"annotations": {keys::HOLD: "over-cap"}}});
+    let deleting = json!({"metadata": {"deletionTimestamp": at(9).to_string()}});
     for (uid, changes) in [
         ("u4", over),
         ("u5", elsewhere),
         ("u6", not_ours),
+        ("u7", held_elsewhere),
+        ("u8", over_cap),
+        ("u9", deleting),
         ("u1", json!({})),
     ] {
         caches.add_held_run_with(uid, uid, &with(changes));

@@ -200,16 +200,20 @@ impl Stores {
         let mut on_node = pods
             .iter()
             .filter(|(_, pod)| !pod.it.ending && pod.it.node.is_some() && pod.it.node == kept.node);
-        on_node.any(|(key @ (namespace, _), pod)| {
-            let run = pod.run.as_deref().unwrap_or_default();
-            kept.after != format!("{namespace}/{run}") && self.is_placeholder(key, pod)
+        on_node.any(|(key, pod)| {
+            let run = self.run_with_placeholder(key, pod);
+            run.is_some_and(|run| kept.run.as_ref() != Some(&run.uid))
         })
     }
 
-    /// Whether a run has this pod as its placeholder: a user who may create pods can give a pod the labels of placeholders.
-    fn is_placeholder(&self, (namespace, name): &ObjectKey, pod: &OfRun<PlaceholderPod>) -> bool {
+    /// The run that has this pod as its placeholder: a user who may create pods can give a pod the labels of placeholders.
+    fn run_with_placeholder(
+        &self,
+        (namespace, name): &ObjectKey,
+        pod: &OfRun<PlaceholderPod>,
+    ) -> Option<RunKey> {
         let run = run_of(namespace, pod).and_then(|run| self.runs.get(&run)?.key());
-        run.is_some_and(|run| run.placeholder().pod() == *name)
+        run.filter(|run| run.placeholder().pod() == *name)
     }
 
     /// The time until the next comparison.

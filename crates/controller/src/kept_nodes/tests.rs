@@ -105,6 +105,19 @@ async fn a_pod_is_deleted_at_its_time_or_when_another_run_uses_the_node() {
     assert_eq!(deleted(&caches, 9).await, 0);
 }
 
+#[tokio::test]
+async fn a_new_run_with_the_name_of_the_run_that_kept_the_node_uses_the_node() {
+    let mut caches = Caches::ready();
+    caches.add_kept_node("kept", 10);
+    for (uid, deletions) in [("u1", 0), ("u2", 1)] {
+        caches.add_held_run("build", uid);
+        let mut build = run();
+        build.key.uid = uid.to_owned();
+        caches.add_pod(&build, uid, Some("n1"));
+        assert_eq!(deleted(&caches, 9).await, deletions, "{uid}");
+    }
+}
+
 fn next() -> Run {
     let mut next = run();
     (next.key.name, next.key.uid) = ("next".to_owned(), "u2".to_owned());

@@ -3,24 +3,15 @@
 use crate::support::SOON;
 use crate::support::events::until_event;
 use crate::support::placeholders::{bound_placeholder, until_no_placeholder};
-use crate::support::runs::{create, held_for_good, let_end_once_bound};
+use crate::support::runs::{create, held_for_good, let_end_once_bound, set_status};
 use crate::support::testbeds::{fresh, installed};
 use futures::future::join_all;
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::api::core::v1::Namespace;
-use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
-use serde_json::json;
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams};
 use std::time::Duration;
 use testbed::Testbed;
 use testbed::runs::{self, RunSpec, State};
-
-async fn set_status(bed: &Testbed, run: &RunSpec, status: &str) {
-    let api = runs::runs(&bed.client().await.unwrap(), run.namespace());
-    let patch = Patch::Merge(json!({"spec": {"status": status}}));
-    api.patch(run.name(), &PatchParams::default(), &patch)
-        .await
-        .unwrap();
-}
 
 async fn delete(bed: &Testbed, run: &RunSpec) {
     let api = runs::runs(&bed.client().await.unwrap(), run.namespace());

@@ -8,7 +8,7 @@ use crate::support::pages::blocks;
 use crate::support::placeholders::{bound_placeholder, sets, until_no_placeholder};
 use crate::support::pool;
 use crate::support::runs::{
-    bound_task, create, held_for_good, let_end, let_succeed, nodes_after, until_released,
+    bound_task, create, held_for_good, let_end, let_succeed, nodes_after, set_status, until_released,
 };
 use crate::support::testbeds::{start_controllers, stop_controllers};
 use kube::ResourceExt;
@@ -262,6 +262,12 @@ async fn uninstall(release: Release, heading: &str) {
         .opted_in("true");
     create(&bed, &over_cap).await;
     until_event(&bed, &over_cap, "OverCap").await;
+    // The run keeps the annotation of its hold.
+    let cancelled = RunSpec::new("default", "cancelled")
+        .task("only", &[])
+        .opted_in("true");
+    create(&bed, &cancelled).await;
+    set_status(&bed, &cancelled, "Cancelled").await;
     let [uninstall] = commands(heading).try_into().unwrap();
     let mut uninstall = shell(&bed, &uninstall, &running);
     let uninstalling = tokio::task::spawn_blocking(move || printed(&uninstall.output().unwrap()));

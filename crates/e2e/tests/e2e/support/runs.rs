@@ -283,3 +283,12 @@ pub(crate) async fn until_released(bed: &Testbed, run: &RunSpec) -> DynamicObjec
         .await
         .unwrap()
 }
+
+/// Sets the status in the spec, which cancels or stops the run.
+pub(crate) async fn set_status(bed: &Testbed, run: &RunSpec, status: &str) {
+    let api = runs::runs(&bed.client().await.unwrap(), run.namespace());
+    let patch = Patch::Merge(json!({"spec": {"status": status}}));
+    api.patch(run.name(), &PatchParams::default(), &patch)
+        .await
+        .unwrap();
+}

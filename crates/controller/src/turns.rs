@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use kube::runtime::reflector::ObjectRef;
 use placement::attempts::{Attempts, Before, Position, Rejection, Turn};
 use placement::plan::{Observation, State};
-use placement::queue::{Member, Name, Queue, Stage, Waiting};
+use placement::queue::{Member, Name, Queue, Stage};
 use placement::quota_room::rejection;
 use placement::run::Run;
 use std::collections::HashMap;
@@ -112,7 +112,7 @@ impl Turns {
         queue.set_caps(&observed.config.caps);
         let uid = &observed.run.key.uid;
         let mut changed = match Member::from_observation(observed) {
-            Some(member) => queue.record(self.unless_rejected(&observed.run, member)),
+            Some(member) => queue.record(self.with_rejection(&observed.run, member)),
             None => queue.remove(uid),
         };
         if observed.run.done || observed.run.deleting {
@@ -129,15 +129,12 @@ impl Turns {
         before.filter(|before| stores.autoscalers.is_filled_now() || matches!(before, Before::OverCap(_)))
     }
 
-    /// While a quota rejects placeholders of the namespace, a run without a placeholder waits for no node, so no other run waits for
-    /// this run.
-    fn unless_rejected(&self, run: &Run, member: Member) -> Member {
-        let waits =
-            |(_, waiting): &(_, Waiting)| waiting.placeholder != Stage::Missing || !self.is_rejected(run);
-        Member {
-            waits: member.waits.filter(waits),
-            ..member
+    /// The member, with whether a quota rejects placeholders of its namespace.
+    fn with_rejection(&self, run: &Run, mut member: Member) -> Member {
+        if let Some((_, waiting)) = &mut member.waits {
+            waiting.is_rejected = waiting.placeholder == Stage::Missing && self.is_rejected(run);
         }
+        member
     }
 
     /// Records that the API server rejected the run's placeholder.

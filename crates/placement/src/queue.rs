@@ -112,6 +112,8 @@ pub struct Waiting {
     pub placeholder: Stage,
     /// What autoscalers answered to its placeholder.
     pub answer: Answer,
+    /// The run has no placeholder because a quota rejects those of its namespace, so no other run waits for this run.
+    pub is_rejected: bool,
 }
 
 /// The placeholder of a run without a node.

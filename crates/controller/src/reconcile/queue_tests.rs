@@ -258,7 +258,7 @@ async fn a_run_that_a_quota_rejects_keeps_no_run_of_another_namespace_in_line() 
     assert_eq!(step(&reconciler, &rejected).await, "older_runs");
     assert_eq!(step(&reconciler, &other).await, "older_runs");
     reconciler.memory.turns.rejected(&rejected, Rejection::Full);
-    step(&reconciler, &rejected).await;
+    assert_eq!(step(&reconciler, &rejected).await, "older_runs", "still in line");
     names(&mut triggers);
     caches.add_pod(&oldest, "p1", Some("n1"));
     step(&reconciler, &oldest).await;

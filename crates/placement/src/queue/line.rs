@@ -145,7 +145,8 @@ impl Line {
         let may_go = |((namespace, _), run): &&(Name, Waiting)| {
             let may_find_a_node = !tried.has_at_most(&run.size);
             tried.add_tried(run);
-            self.is_closed_for(namespace, run) && run.placeholder == Stage::Missing && may_find_a_node
+            let lacks_placeholder = run.placeholder == Stage::Missing && !run.is_rejected;
+            self.is_closed_for(namespace, run) && lacks_placeholder && may_find_a_node
         };
         let next = self.runs.values().filter(may_go).take(NEW_AT_ONCE);
         next.map(|(name, _)| name.clone()).collect()
@@ -160,7 +161,7 @@ impl Line {
         free: impl FnOnce() -> Vec<Arc<NodeFacts>>,
     ) -> bool {
         let (mut tried, mut tried_here) = (Sizes::default(), Sizes::default());
-        for ((other, _), older) in self.older(position) {
+        for (_, ((other, _), older)) in self.older(position) {
             tried.add_tried(older);
             if other == namespace {
                 tried_here.add_tried(older);
@@ -170,7 +171,7 @@ impl Line {
             Stage::New => true,
             Stage::Unschedulable => {
                 let older = self.older(position);
-                let with_placeholder = older.filter(|(_, it)| it.placeholder != Stage::Missing);
+                let with_placeholder = older.filter(|(_, (_, it))| it.placeholder != Stage::Missing);
                 with_placeholder.take(TRIED_AT_ONCE).count() < TRIED_AT_ONCE
                     || !tried_here.has_at_most(&run.size)
             }
@@ -193,14 +194,15 @@ impl Line {
         }
     }
 
-    fn older(&self, position: Position) -> impl Iterator<Item = &(Name, Waiting)> {
-        self.runs.range(..position).map(|(_, older)| older)
+    fn older(&self, position: Position) -> impl Iterator<Item = (&Position, &(Name, Waiting))> {
+        let older = self.runs.range(..position);
+        older.filter(|(_, (_, run))| !run.is_rejected)
     }
 
     /// Whether a node is left that is large enough, after each older run has taken one.
     fn has_free_node(&self, position: Position, run: &Waiting, mut free: Vec<Arc<NodeFacts>>) -> bool {
         let (mut tried, mut new) = (Sizes::default(), 0);
-        for (at, (_, older)) in self.runs.range(..position) {
+        for (at, (_, older)) in self.older(position) {
             match older.placeholder {
                 Stage::New | Stage::Unschedulable if self.passed.contains(at) => {}
                 Stage::Unschedulable => free.retain(|node| !fits(&older.size, node)),

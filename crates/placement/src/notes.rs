@@ -278,12 +278,25 @@ pub fn other_runs(Enrolment { strategy, isolation }: Enrolment) -> String {
 }
 
 fn deadline(observed: &Observation) -> Note {
-    let why = observed.pod.as_ref().and_then(|pod| pod.unschedulable.as_ref());
+    let unschedulable = observed.pod.as_ref().and_then(|pod| pod.unschedulable.as_ref());
+    let rejected = observed
+        .messages
+        .failed_create
+        .as_ref()
+        .filter(|_| observed.pod.is_none());
+    let (why, remedy) = match (unschedulable, rejected) {
+        (None, Some(rejected)) => (
+            format!(": its placeholder's pod cannot be created: {rejected}"),
+            "raise the quota or relax the policy that the message names, which can reject the pods of its tasks as well",
+        ),
+        (why, _) => (
+            why.map(|why| format!(": {}", why.message)).unwrap_or_default(),
+            "add nodes, or raise hold-deadline if new nodes take longer",
+        ),
+    };
     let text = format!(
-        "The hold reached hold-deadline ({}) without a node{}. The run is released without a node; add nodes, \
-         or raise hold-deadline if new nodes take longer.",
+        "The hold reached hold-deadline ({}) without a node{why}. The run is released without a node; {remedy}.",
         seconds(observed.config.hold_deadline),
-        why.map(|why| format!(": {}", why.message)).unwrap_or_default(),
     );
     note(Reason::HoldDeadlineExceeded, text)
 }

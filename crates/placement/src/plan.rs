@@ -48,6 +48,7 @@
 //! | Unenrolled | delete placeholder | Unenrolled | another client ended the hold before the run had its labels |
 //! | RunningWithoutPlaceholder | create placeholder | RunningOnNode, RunningUnscheduled, RunningWithoutPod | the placeholder is lost, and a quota has room |
 //! | RunningWithoutPod | leave out images | RunningWithoutPod | a policy may have rejected the image volumes |
+//! | RunningWithoutPod | shrink | RunningWithoutPod | the pod is rejected, and has a reserve for the search of a node |
 //! | RunningWithoutPod | size within limits | RunningWithoutPod | a LimitRange rejected the pod |
 //! | RunningWithoutPod | make room | RunningScaledDown | a quota rejected a task's pod |
 //! | RunningWithoutPod | move off | RunningScaledDown | a task's pod does not fit |

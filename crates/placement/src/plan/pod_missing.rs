@@ -82,6 +82,15 @@ pub(super) fn adapted(observed: &Observation, placeholder: &Placeholder) -> Opti
     }
 }
 
+/// A run without a node was released at its deadline, and the API server still rejects its placeholder: the reserve is only for the
+/// search of a node.
+pub(super) fn without_reserve(observed: &Observation, placeholder: &Placeholder) -> Option<Decision> {
+    failed_create(observed)?;
+    let has_reserve = placeholder.spec.reserve.is_some() && !placeholder.spec.within_limits;
+    let small = || change_placeholder(placeholder, |spec| spec.shrink(&observed.config));
+    has_reserve.then(|| Decision::act("shrink", None, [small()]))
+}
+
 /// Looks again at the end of the pause, until which a rejection does not count.
 pub(super) fn after_pause(observed: &Observation, plan: Plan) -> Plan {
     let pauses = observed.live_pod().is_none() && !observed.requeue_in.is_zero();

@@ -83,7 +83,9 @@ pub(super) fn enrol(observed: &Observation, enrolment: Enrolment) -> Decision {
 
 /// The pod of the placeholder comes first, then its size: a task may not fit only because of the placeholder's requests.
 fn keep_or_move(observed: &Observation, inputs: &Inputs, placeholder: &Placeholder) -> Result<Plan, Read> {
-    if let Some(decision) = pod_missing::adapted(observed, placeholder) {
+    let adapted = pod_missing::adapted(observed, placeholder)
+        .or_else(|| pod_missing::without_reserve(observed, placeholder));
+    if let Some(decision) = adapted {
         return Ok(without_timer(decision));
     }
     let plan = match reshape(observed, placeholder) {

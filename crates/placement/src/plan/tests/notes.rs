@@ -33,6 +33,30 @@ fn only_a_release_at_the_deadline_reports_the_deadline() {
 }
 
 #[test]
+fn the_note_about_a_deadline_names_why_the_placeholder_has_no_pod_and_what_helps() {
+    let text = |scene: Scene| {
+        let deadline = released_by(ReleaseCause::Deadline);
+        of_event(&scene.observation(), &deadline).remove(0).text
+    };
+    let rejected = text(held().with_statefulset().failed_create("exceeded quota: few"));
+    assert!(
+        rejected.contains("exceeded quota: few. The run is released without a node; raise the quota"),
+        "{rejected}"
+    );
+    let unschedulable = text(
+        held()
+            .placeholder_unschedulable(600)
+            .failed_create("exceeded quota: few"),
+    );
+    assert!(
+        unschedulable.contains(&format!(
+            "{NO_NODE}. The run is released without a node; add nodes"
+        )),
+        "{unschedulable}"
+    );
+}
+
+#[test]
 fn the_note_about_a_narrowed_isolation_names_the_quota() {
     assert_eq!(reasons(&held(), &Event::Created(None)), []);
     let notes = of_event(&limited(held()).observation(), &Event::Created(None));

@@ -346,6 +346,7 @@ proptest! {
         let is_right = match (name, step.actions.as_slice()) {
             ("start_over", _) => scene.run.is_held_by_us(),
             ("shrink", [Action::Placeholder(_), Action::Pod(PodChange::Resize(pod))]) => is_pod(pod),
+            ("shrink", [Action::Placeholder(_)]) => scene.pod.as_ref().is_none_or(|pod| pod.ending),
             ("recreate_small", [Action::Placeholder(spec), Action::Delete(Target::Pod(pod))]) => {
                 is_pod(pod) && spec.node == scene.pod.as_ref().unwrap().node
             }

@@ -216,6 +216,23 @@ fn a_placeholder_that_is_big_at_the_end_of_the_hold_is_shrunk_after_the_release(
 }
 
 #[test]
+fn a_placeholder_whose_pod_is_rejected_loses_its_reserve_after_the_release() {
+    let rejected = |scene: Scene| scene.with_statefulset().failed_create("exceeded quota: few");
+    let small = Decision::act("shrink", None, [Action::Placeholder(spec())]);
+    assert_eq!(rejected(enrolled()).with_reserve(RESERVE).decision(), small);
+    assert_ne!(
+        rejected(held()).with_reserve(RESERVE).decision(),
+        small,
+        "the run searches a node"
+    );
+    assert_eq!(rejected(enrolled()).decision(), Decision::Wait(Wait::Settled));
+    let within_limits = rejected(enrolled())
+        .with_reserve(RESERVE)
+        .spec(|spec| spec.within_limits = true);
+    assert_ne!(within_limits.decision(), small);
+}
+
+#[test]
 fn a_placeholder_that_is_pinned_at_the_end_of_the_hold_is_unpinned_after_the_release() {
     assert_eq!(pinned(settled()).decision(), unpin());
     assert_eq!(

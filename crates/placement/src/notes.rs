@@ -240,7 +240,7 @@ fn released(
                 .to_owned()
         }
     };
-    let late = (cause == ReleaseCause::Deadline).then(|| deadline(observed));
+    let late = (cause == ReleaseCause::Deadline).then(|| placeholder::deadline(observed));
     late.into_iter().chain([note(Reason::Released, text)]).collect()
 }
 
@@ -275,30 +275,6 @@ pub fn other_runs(Enrolment { strategy, isolation }: Enrolment) -> String {
         Scope::Namespace => " of this namespace",
     };
     format!("; {whom}{whence} can use it {until} ({strategy})")
-}
-
-fn deadline(observed: &Observation) -> Note {
-    let unschedulable = observed.pod.as_ref().and_then(|pod| pod.unschedulable.as_ref());
-    let rejected = observed
-        .messages
-        .failed_create
-        .as_ref()
-        .filter(|_| observed.pod.is_none());
-    let (why, remedy) = match (unschedulable, rejected) {
-        (None, Some(rejected)) => (
-            format!(": its placeholder's pod cannot be created: {rejected}"),
-            "raise the quota or relax the policy that the message names, which can reject the pods of its tasks as well",
-        ),
-        (why, _) => (
-            why.map(|why| format!(": {}", why.message)).unwrap_or_default(),
-            "add nodes, or raise hold-deadline if new nodes take longer",
-        ),
-    };
-    let text = format!(
-        "The hold reached hold-deadline ({}) without a node{why}. The run is released without a node; {remedy}.",
-        seconds(observed.config.hold_deadline),
-    );
-    note(Reason::HoldDeadlineExceeded, text)
 }
 
 fn field_ignored(name: &str) -> Note {

@@ -1,7 +1,9 @@
 //! Event texts for a placeholder that cannot be created, and for its StatefulSet in a quota.
 
 use super::reason::{Note, Reason, note};
+use super::seconds;
 use crate::messages;
+use crate::plan::Observation;
 use crate::pod_rejection::{self, PermanentRejection};
 use crate::run::Run;
 
@@ -26,6 +28,27 @@ pub(super) fn no_pod(run: &Run, complaint: Option<&str>) -> Option<Note> {
         required.unwrap_or_default()
     );
     Some(note(Reason::PlaceholderRefused, text))
+}
+
+/// The run was held until its deadline, and its placeholder has no node.
+pub(super) fn deadline(observed: &Observation) -> Note {
+    let (why, remedy) = match (&observed.pod, &observed.messages.failed_create) {
+        (None, Some(rejected)) => (
+            format!(": its placeholder's pod cannot be created: {rejected}"),
+            "raise the quota or relax the policy that the message names, which can reject the pods of its tasks as well",
+        ),
+        (pod, _) => (
+            pod.as_ref()
+                .and_then(|pod| pod.unschedulable.as_ref())
+                .map_or_else(String::new, |why| format!(": {}", why.message)),
+            "add nodes, or raise hold-deadline if new nodes take longer",
+        ),
+    };
+    let text = format!(
+        "The hold reached hold-deadline ({}) without a node{why}. The run is released without a node; {remedy}.",
+        seconds(observed.config.hold_deadline),
+    );
+    note(Reason::HoldDeadlineExceeded, text)
 }
 
 /// A quota rejected the placeholder of an older run, so this run does not try yet.

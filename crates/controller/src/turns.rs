@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use kube::runtime::reflector::ObjectRef;
 use placement::attempts::{Attempts, Before, Position, Rejection, Turn};
 use placement::plan::{Observation, State};
-use placement::queue::{Member, Name, Queue, Stage};
+use placement::queue::{Member, Name, Queue};
 use placement::quota_room::rejection;
 use placement::run::Run;
 use std::collections::HashMap;
@@ -66,11 +66,26 @@ impl Turns {
     ) -> Turn {
         let run = &observed.run;
         let before = self.queue(observed, stores, active);
-        if before.is_some() || !lacks_pod(observed) {
+        let turn = if before.is_some() || !lacks_pod(observed) {
             self.leave(run);
-            return before.map_or(Turn::Now, Turn::Later);
+            before.map_or(Turn::Now, Turn::Later)
+        } else {
+            self.attempt(observed)
+        };
+        self.tell_queue(run);
+        turn
+    }
+
+    /// Tells the queue whether a quota rejects placeholders of the run's namespace.
+    fn tell_queue(&self, run: &Run) {
+        let is_rejected = self.is_rejected(run);
+        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = queue
+            .as_mut()
+            .map(|queue| queue.set_rejected(&run.key.namespace, is_rejected));
+        for (namespace, name) in next.unwrap_or_default() {
+            self.trigger(&namespace, &name);
         }
-        self.attempt(observed)
     }
 
     /// Adds a run whose placeholder lacks a pod. Returns whether it is the run's turn.
@@ -89,14 +104,17 @@ impl Turns {
 
     /// The queue and the attempts of an earlier leader.
     fn inherited(&self, active: &[Observation], now: Timestamp) -> Queue {
+        for observed in active.iter().filter(|observed| lacks_pod(observed)) {
+            self.attempt(observed);
+        }
         let mut queue = Queue::default();
+        for (name, namespace) in self.lock().iter() {
+            queue.set_rejected(name, namespace.attempts.is_rejected());
+        }
         for member in active.iter().filter_map(Member::from_observation) {
             queue.record(member);
         }
         queue.inherit(now);
-        for observed in active.iter().filter(|observed| lacks_pod(observed)) {
-            self.attempt(observed);
-        }
         queue
     }
 
@@ -112,7 +130,7 @@ impl Turns {
         queue.set_caps(&observed.config.caps);
         let uid = &observed.run.key.uid;
         let mut changed = match Member::from_observation(observed) {
-            Some(member) => queue.record(self.with_rejection(&observed.run, member)),
+            Some(member) => queue.record(member),
             None => queue.remove(uid),
         };
         if observed.run.done || observed.run.deleting {
@@ -129,20 +147,13 @@ impl Turns {
         before.filter(|before| stores.autoscalers.is_filled_now() || matches!(before, Before::OverCap(_)))
     }
 
-    /// The member, with whether a quota rejects placeholders of its namespace.
-    fn with_rejection(&self, run: &Run, mut member: Member) -> Member {
-        if let Some((_, waiting)) = &mut member.waits {
-            waiting.is_rejected = waiting.placeholder == Stage::Missing && self.is_rejected(run);
-        }
-        member
-    }
-
     /// Records that the API server rejected the run's placeholder.
     pub(crate) fn rejected(&self, run: &Run, rejection: Rejection) {
         self.with(run, |namespace| {
             let attempts = &mut namespace.attempts;
             attempts.record(position(run), &run.key.name, Some(rejection));
         });
+        self.tell_queue(run);
     }
 
     /// UID and name of the runs that may try in a namespace in which a quota rejected a placeholder.
@@ -177,6 +188,11 @@ impl Turns {
         self.lock().retain(|name, namespace| {
             for next in namespace.attempts.forget(&is_gone) {
                 self.trigger(name, &next);
+            }
+            let is_rejected = namespace.attempts.is_rejected();
+            let next = queue.as_mut().map(|queue| queue.set_rejected(name, is_rejected));
+            for (namespace, next) in next.unwrap_or_default() {
+                self.trigger(&namespace, &next);
             }
             !namespace.attempts.is_empty()
         });

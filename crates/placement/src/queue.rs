@@ -22,6 +22,8 @@
 //!    is of the same namespace and asks for no more.
 //!
 //! Rules 4 and 5 are by namespace because a policy may give the pods of each namespace nodes of their own.
+//!
+//! While a quota rejects placeholders of a namespace, no run waits for a run of this namespace that has no placeholder.
 
 use crate::attempts::Before;
 use crate::caps::Caps;
@@ -32,7 +34,7 @@ use crate::placeholder::{node_selector, tolerations_with};
 use crate::resources::Resources;
 use crate::run::Run;
 use jiff::Timestamp;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -62,6 +64,8 @@ pub struct Kind(String);
 pub struct Queue {
     slots: Slots,
     lines: HashMap<Kind, Line>,
+    /// The namespaces in which a quota rejects placeholders.
+    rejected: HashSet<String>,
     places: HashMap<String, Place>,
     next: u64,
     /// No autoscaler of this cluster has answered, and one placeholder has waited long enough for an answer.
@@ -112,8 +116,6 @@ pub struct Waiting {
     pub placeholder: Stage,
     /// What autoscalers answered to its placeholder.
     pub answer: Answer,
-    /// The run has no placeholder because a quota rejects those of its namespace, so no other run waits for this run.
-    pub is_rejected: bool,
 }
 
 /// The placeholder of a run without a node.
@@ -166,6 +168,16 @@ impl Queue {
         self.slots.set_caps(caps);
     }
 
+    /// Sets whether a quota rejects placeholders of the namespace. Returns the runs whose turn may have come.
+    pub fn set_rejected(&mut self, namespace: &str, is_rejected: bool) -> Vec<Name> {
+        let has_changed = if is_rejected {
+            self.rejected.insert(namespace.to_owned())
+        } else {
+            self.rejected.remove(namespace)
+        };
+        if has_changed { self.next() } else { Vec::new() }
+    }
+
     /// Adds or updates a run. Returns the runs whose turn may have changed.
     pub fn record(&mut self, run: Member) -> Vec<Name> {
         let position = self.place(&run);
@@ -196,7 +208,8 @@ impl Queue {
 
     /// The runs whose turn may have come, because a node may be free.
     pub fn next(&self) -> Vec<Name> {
-        self.lines.values().flat_map(Line::next).collect()
+        let lines = self.lines.values();
+        lines.flat_map(|line| line.next(&self.rejected)).collect()
     }
 
     /// Why the run may not have a placeholder now. `free` are the nodes that no run has and that are possible for the kind.
@@ -215,7 +228,8 @@ impl Queue {
         let others = self.lines.iter().filter(|(other, _)| **other != kind);
         let observed: usize = others.map(|(_, line)| line.observed()).sum();
         let room = MOST_OBSERVED.saturating_sub(observed);
-        self.lines.get_mut(&kind)?.before(position, now, room, free)
+        let line = self.lines.get_mut(&kind)?;
+        line.before(position, now, room, &self.rejected, free)
     }
 
     fn place(&mut self, run: &Member) -> Position {
@@ -250,7 +264,8 @@ impl Queue {
         let Some(line) = self.lines.get_mut(&left) else {
             return Vec::new();
         };
-        let next = line.remove(position, node);
+        line.remove(position, node);
+        let next = line.next(&self.rejected);
         if line.is_empty() {
             self.lines.remove(&left);
         }
@@ -260,7 +275,7 @@ impl Queue {
     /// Continues the lines of an earlier leader, after each waiting run was recorded.
     pub fn inherit(&mut self, now: Timestamp) {
         for line in self.lines.values_mut() {
-            line.inherit(now);
+            line.inherit(now, &self.rejected);
         }
     }
 

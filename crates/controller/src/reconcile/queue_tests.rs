@@ -246,24 +246,35 @@ async fn a_run_over_a_cap_gets_a_placeholder_when_another_run_is_gone() {
 }
 
 #[tokio::test]
-async fn a_run_that_a_quota_rejects_keeps_no_run_of_another_namespace_in_line() {
+async fn runs_of_a_namespace_whose_placeholders_a_quota_rejects_stay_in_line_and_keep_no_other_run_there() {
     let mut server = Server::start();
-    (0..4).for_each(|_| server.answer(200, written()));
+    (0..5).for_each(|_| server.answer(200, written()));
     let (mut caches, oldest) = unanswered_pool();
     let (reconciler, mut triggers) = observed(&caches, &server);
-    let rejected = named("rejected");
-    let mut other = named("other");
+    let (waiting, mut other) = (named("waiting"), named("other"));
     "elsewhere".clone_into(&mut other.key.namespace);
     step(&reconciler, &oldest).await;
-    assert_eq!(step(&reconciler, &rejected).await, "older_runs");
+    assert_eq!(step(&reconciler, &waiting).await, "older_runs");
     assert_eq!(step(&reconciler, &other).await, "older_runs");
-    reconciler.memory.turns.rejected(&rejected, Rejection::Full);
-    assert_eq!(step(&reconciler, &rejected).await, "older_runs", "still in line");
-    names(&mut triggers);
+    let rejected = named("rejected");
+    let reject = || reconciler.memory.turns.rejected(&rejected, Rejection::TooLarge);
+    reject();
+    assert_eq!(step(&reconciler, &waiting).await, "older_runs");
+    reconciler.forget(|uid| uid == rejected.key.uid);
+    reject();
     caches.add_pod(&oldest, "p1", Some("n1"));
+    names(&mut triggers);
     step(&reconciler, &oldest).await;
     assert_eq!(names(&mut triggers), ["other"]);
     assert_eq!(step(&reconciler, &other).await, "create_placeholder");
+    reconciler.forget(|uid| uid == rejected.key.uid);
+    assert_eq!(names(&mut triggers), ["waiting", "other"]);
+    reject();
+    assert_eq!(names(&mut triggers), ["other"]);
+    caches.add_set(&rejected, "s2");
+    caches.add_pod(&rejected, "p2", Some("n2"));
+    let _visited = reconciler.reconcile(rejected).await;
+    assert_eq!(names(&mut triggers), ["waiting", "other"]);
 }
 
 /// A reconciler at second 2 of a run whose placeholder's pod was rejected with this message, and its clock. Another run has just

@@ -116,7 +116,6 @@ fn waiting(observed: &Observation) -> Option<Waiting> {
         size: found.map_or_else(reserved, |found| found.spec.size.clone()),
         placeholder,
         answer: answer(observed),
-        is_rejected: false,
     })
 }
 

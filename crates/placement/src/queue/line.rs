@@ -5,7 +5,7 @@ use crate::attempts::Before;
 use crate::node::NodeFacts;
 use crate::resources::Resources;
 use jiff::Timestamp;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +17,8 @@ const CREATED_WITHIN: Duration = Duration::from_secs(10);
 const OBSERVED_EVERY: Duration = Duration::from_secs(1);
 /// The most sizes that are compared with the size of a run. With fewer sizes, more runs have a placeholder.
 const MOST_SIZES: usize = 16;
+
+type Namespaces = HashSet<String>;
 
 /// The waiting runs of one kind.
 #[derive(Debug, Default)]
@@ -63,19 +65,20 @@ impl Line {
         position: Position,
         now: Timestamp,
         room: usize,
+        rejected: &Namespaces,
         free: impl FnOnce() -> Vec<Arc<NodeFacts>>,
     ) -> Option<Before> {
         let ((namespace, _), run) = self.runs.get(&position)?.clone();
-        let ahead = self.older(position).count();
+        let ahead = self.older(position, rejected).count();
         let may_wait = ahead > 0 && self.is_closed_for(&namespace, &run);
-        let waits = may_wait && !self.is_turn(position, (&namespace, &run), now, room, free);
+        let waits = may_wait && !self.is_turn(position, (&namespace, &run), now, room, rejected, free);
         waits.then_some(Before::Waiting { ahead })
     }
 
     /// Continues the line of an earlier leader.
-    pub(super) fn inherit(&mut self, now: Timestamp) {
+    pub(super) fn inherit(&mut self, now: Timestamp, rejected: &Namespaces) {
         let is_old = |position: &Position| position.0.is_some_and(|at| age(at, now) >= CREATED_WITHIN);
-        let mut runs = self.runs.iter();
+        let mut runs = self.runs.iter().filter(|(_, run)| !is_rejected(run, rejected));
         let oldest = runs.next().map(|(_, (_, run))| run.placeholder);
         let is_full = oldest == Some(Stage::Unschedulable);
         let was_in_line = runs.any(|(at, (_, run))| run.placeholder == Stage::Missing && is_old(at));
@@ -127,17 +130,16 @@ impl Line {
         }
     }
 
-    /// Removes a run, which may have this node now. Returns the runs whose turn may have come.
-    pub(super) fn remove(&mut self, position: Position, node: Option<&str>) -> Vec<Name> {
+    /// Removes a run, which may have this node now.
+    pub(super) fn remove(&mut self, position: Position, node: Option<&str>) {
         node.map(|node| self.free.remove(node));
         self.runs.remove(&position);
         self.promised.remove(&position);
         self.passed.remove(&position);
-        self.next()
     }
 
     /// The oldest runs without a placeholder that no other run shows to find no node.
-    pub(super) fn next(&self) -> Vec<Name> {
+    pub(super) fn next(&self, rejected: &Namespaces) -> Vec<Name> {
         if !self.is_closed() {
             return Vec::new();
         }
@@ -145,10 +147,10 @@ impl Line {
         let may_go = |((namespace, _), run): &&(Name, Waiting)| {
             let may_find_a_node = !tried.has_at_most(&run.size);
             tried.add_tried(run);
-            let lacks_placeholder = run.placeholder == Stage::Missing && !run.is_rejected;
-            self.is_closed_for(namespace, run) && lacks_placeholder && may_find_a_node
+            self.is_closed_for(namespace, run) && run.placeholder == Stage::Missing && may_find_a_node
         };
-        let next = self.runs.values().filter(may_go).take(NEW_AT_ONCE);
+        let runs = self.runs.values().filter(|run| !is_rejected(run, rejected));
+        let next = runs.filter(may_go).take(NEW_AT_ONCE);
         next.map(|(name, _)| name.clone()).collect()
     }
 
@@ -158,10 +160,11 @@ impl Line {
         (namespace, run): (&str, &Waiting),
         now: Timestamp,
         room: usize,
+        rejected: &Namespaces,
         free: impl FnOnce() -> Vec<Arc<NodeFacts>>,
     ) -> bool {
         let (mut tried, mut tried_here) = (Sizes::default(), Sizes::default());
-        for (_, ((other, _), older)) in self.older(position) {
+        for (_, ((other, _), older)) in self.older(position, rejected) {
             tried.add_tried(older);
             if other == namespace {
                 tried_here.add_tried(older);
@@ -170,7 +173,7 @@ impl Line {
         match run.placeholder {
             Stage::New => true,
             Stage::Unschedulable => {
-                let older = self.older(position);
+                let older = self.older(position, rejected);
                 let with_placeholder = older.filter(|(_, (_, it))| it.placeholder != Stage::Missing);
                 with_placeholder.take(TRIED_AT_ONCE).count() < TRIED_AT_ONCE
                     || !tried_here.has_at_most(&run.size)
@@ -189,20 +192,30 @@ impl Line {
                 let is_left = |node: &Arc<NodeFacts>| self.is_left_for(namespace, run, node, now);
                 !finds_none
                     && (free.iter().any(is_left)
-                        || may_find_a_node && self.has_free_node(position, run, free))
+                        || may_find_a_node && self.has_free_node(position, run, rejected, free))
             }
         }
     }
 
-    fn older(&self, position: Position) -> impl Iterator<Item = (&Position, &(Name, Waiting))> {
+    fn older(
+        &self,
+        position: Position,
+        rejected: &Namespaces,
+    ) -> impl Iterator<Item = (&Position, &(Name, Waiting))> {
         let older = self.runs.range(..position);
-        older.filter(|(_, (_, run))| !run.is_rejected)
+        older.filter(|(_, run)| !is_rejected(run, rejected))
     }
 
     /// Whether a node is left that is large enough, after each older run has taken one.
-    fn has_free_node(&self, position: Position, run: &Waiting, mut free: Vec<Arc<NodeFacts>>) -> bool {
+    fn has_free_node(
+        &self,
+        position: Position,
+        run: &Waiting,
+        rejected: &Namespaces,
+        mut free: Vec<Arc<NodeFacts>>,
+    ) -> bool {
         let (mut tried, mut new) = (Sizes::default(), 0);
-        for (at, (_, older)) in self.older(position) {
+        for (at, (_, older)) in self.older(position, rejected) {
             match older.placeholder {
                 Stage::New | Stage::Unschedulable if self.passed.contains(at) => {}
                 Stage::Unschedulable => free.retain(|node| !fits(&older.size, node)),
@@ -292,6 +305,11 @@ impl Sizes {
     fn has_at_most(&self, wanted: &Resources) -> bool {
         self.0.iter().any(|size| size.beyond(wanted).next().is_none())
     }
+}
+
+/// Whether the run has no placeholder, and a quota rejects placeholders of its namespace.
+fn is_rejected(((namespace, _), run): &(Name, Waiting), rejected: &Namespaces) -> bool {
+    run.placeholder == Stage::Missing && rejected.contains(namespace)
 }
 
 fn fits(size: &Resources, node: &NodeFacts) -> bool {

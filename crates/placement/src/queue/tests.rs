@@ -23,7 +23,6 @@ fn run(number: usize, placeholder: Stage) -> Member {
     let waiting = Waiting {
         size: size("1"),
         is_estimate: false,
-        is_rejected: false,
         placeholder,
         answer: Answer::Pending,
     };

@@ -1,6 +1,6 @@
 //! Watches the ConfigMap and provides the active configuration. A refused version leaves the active configuration unchanged. If
-//! the first version is refused, the process stays unready until the ConfigMap is corrected. A deletion restores the defaults after a
-//! while, because some tools replace a ConfigMap by a deletion and a creation, and a hold that a default ends is over for good.
+//! the first version is refused, the process stays unready until the ConfigMap is corrected. A deletion restores the defaults after
+//! 30 seconds, because some tools replace a ConfigMap by a deletion and a creation, and a hold that a default ends is over for good.
 //!
 //! This module is hand-written, because kube's reflector stores the current ConfigMap, and this module keeps the last valid one.
 
@@ -16,7 +16,7 @@ use placement::config::{Config, ConfigErrors};
 use std::{collections::BTreeMap, future::pending, pin::pin, sync::Arc, time::Duration};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio::time::{error::Elapsed, timeout};
+use tokio::time::{Instant, error::Elapsed, timeout_at};
 
 /// Name of the readiness condition.
 pub const CONDITION: &str = "configuration";
@@ -115,23 +115,25 @@ struct Follower {
 impl Follower {
     async fn follow(mut self, versions: impl Stream<Item = Result<Option<ConfigMap>, watcher::Error>>) {
         let mut versions = pin!(versions);
-        let mut is_deleted = false;
+        let (mut exists, mut defaults_at) = (false, None);
         loop {
-            let wait = if is_deleted {
-                REPLACED_WITHIN
-            } else {
-                Duration::MAX
+            let next = match defaults_at {
+                Some(at) => timeout_at(at, versions.next()).await,
+                None => Ok(versions.next().await),
             };
-            match timeout(wait, versions.next()).await {
-                Ok(Some(Ok(None))) if self.is_active => is_deleted = true,
+            match next {
+                Ok(Some(Ok(None))) if exists => {
+                    (exists, defaults_at) = (false, Some(Instant::now() + REPLACED_WITHIN));
+                }
+                Ok(Some(Ok(None))) if defaults_at.is_some() => {}
                 Ok(Some(Ok(config_map))) => {
-                    is_deleted = false;
+                    (exists, defaults_at) = (config_map.is_some(), None);
                     self.on_version(config_map.as_ref());
                 }
                 Ok(Some(Err(error))) => self.on_error(&error),
                 Ok(None) => return,
                 Err(Elapsed { .. }) => {
-                    is_deleted = false;
+                    defaults_at = None;
                     self.on_version(None);
                 }
             }

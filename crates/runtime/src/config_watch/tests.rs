@@ -5,7 +5,7 @@ use crate::readiness::Readiness;
 use placement::config::ReleaseWhen;
 use serde_json::{Value, json};
 use testing::{Behaviour, FakeApi};
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/ns/configmaps";
 
@@ -94,6 +94,8 @@ async fn a_configmap_that_is_deleted_and_created_again_causes_no_moment_with_the
         assert_eq!(config.borrow().hold_deadline, Duration::from_hours(2));
         config.changed().await.unwrap();
     }
+    sleep(REPLACED_WITHIN * 2).await;
+    assert_eq!(config.borrow().hold_deadline, Duration::from_hours(3));
 }
 
 #[tokio::test(start_paused = true)]

@@ -202,7 +202,7 @@ impl Stores {
             .filter(|(_, pod)| !pod.it.ending && pod.it.node.is_some() && pod.it.node == kept.node);
         on_node.any(|(key, pod)| {
             let run = self.run_with_placeholder(key, pod);
-            run.is_some_and(|run| kept.run.as_ref() != Some(&run.uid))
+            run.is_some_and(|run| kept.run.as_ref().is_some_and(|kept| *kept != run.uid))
         })
     }
 

@@ -148,12 +148,12 @@ impl Run {
         self.claims.len() + self.templates
     }
 
-    /// The run has a part in the quotas of its namespace: Tekton creates StatefulSets for the run, or will as soon as pod-affinity
-    /// releases the run. A run that another controller or a cap holds may wait for hours.
+    /// The run has a part in the quotas of its namespace: Tekton creates StatefulSets for the run, or will as soon as pod-affinity or
+    /// Kueue releases the run. A run that its user holds, or for which a cap has no room, is held again before it starts.
     pub fn has_part_in_quotas(&self) -> bool {
         let is_held = self.is_held_by_us() && self.held_from != HeldFrom::OverCap;
-        let is_released = self.is_enrolled() && self.status != SpecStatus::Pending;
-        !self.done && !self.deleting && (is_held || is_released)
+        let starts_without_us = self.status != SpecStatus::Pending || self.queued_by_kueue;
+        !self.done && !self.deleting && (is_held || self.is_enrolled() && starts_without_us)
     }
 
     /// The labels of the run make the run a group.

@@ -4,6 +4,7 @@
 
 use crate::names::PlaceholderName;
 use crate::quantity::Quantity;
+use crate::quota_room::scopes;
 use crate::run::Run;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::ResourceQuota;
@@ -174,7 +175,7 @@ impl OwnedStatefulSet {
     }
 }
 
-/// The StatefulSets in the status of the quota, if the quota counts StatefulSets: the usage and the limit.
+/// Usage and limit, if the quota counts StatefulSets.
 pub fn count(quota: &ResourceQuota) -> Option<String> {
     Some(format!("{} of {}", used(quota), limit(quota)?))
 }
@@ -208,7 +209,7 @@ impl Count {
 /// The lower limit of spec and status, because the status may be older. A quota with scopes counts no StatefulSets.
 fn limit(quota: &ResourceQuota) -> Option<Quantity> {
     let spec = quota.spec.as_ref();
-    if spec.is_some_and(|spec| spec.scopes.is_some() || spec.scope_selector.is_some()) {
+    if spec.is_some_and(|spec| scopes(spec).next().is_some()) {
         return None;
     }
     let spec = spec.and_then(|spec| spec.hard.as_ref());

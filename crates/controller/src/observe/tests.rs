@@ -110,8 +110,12 @@ fn others_of_the_namespace_have_a_part_in_its_quotas_if_tekton_starts_them_soon_
     let over = json!({"status": {"conditions": [{"type": "Succeeded", "status": "True"}]}});
     let elsewhere = json!({"metadata": {"namespace": "other"}});
     let not_ours = json!({"metadata": {"annotations": null}});
-    let enrolled = json!({keys::GROUP: "u7", keys::OPT_IN: "true"});
-    let held_elsewhere = json!({"metadata": {"annotations": null, "labels": enrolled}});
+    let of_group = |uid: &str| json!({keys::GROUP: uid, keys::OPT_IN: "true"});
+    let held_elsewhere = json!({"metadata": {"annotations": null, "labels": of_group("u7")}});
+    let runs =
+        json!({"metadata": {"annotations": null, "labels": of_group("u10")}, "spec": {"status": null}});
+    let mut queued = json!({"metadata": {"annotations": null, "labels": of_group("u11")}});
+    queued["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = json!("q");
     let over_cap = json!({"metadata": {"annotations": {keys::HOLD: "over-cap"}}});
     let deleting = json!({"metadata": {"deletionTimestamp": at(9).to_string()}});
     for (uid, changes) in [
@@ -129,11 +133,13 @@ fn others_of_the_namespace_have_a_part_in_its_quotas_if_tekton_starts_them_soon_
     assert!(!caches.stores.has_assistants_beside(&run().key));
     caches.add_held_run_with("counts", "u2", &claim);
     assert!(caches.stores.has_assistants_beside(&run().key));
+    caches.add_held_run_with("runs", "u10", &runs);
+    caches.add_held_run_with("queued", "u11", &queued);
     let others = caches.stores.with_part_in_quotas(&run().key).into_iter();
     let names = others.map(|other| other.key.name);
     assert_eq!(
         names.collect::<BTreeSet<_>>(),
-        BTreeSet::from(["counts", "mounts-nothing"].map(str::to_owned))
+        BTreeSet::from(["counts", "mounts-nothing", "queued", "runs"].map(str::to_owned))
     );
 }
 

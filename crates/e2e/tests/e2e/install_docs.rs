@@ -290,6 +290,11 @@ async fn uninstall(release: Release, heading: &str) {
     for other in &others {
         bed.until_succeeded(other, SOON).await.unwrap();
     }
+    let cancelled = runs::runs(&bed.client().await.unwrap(), "default")
+        .get(cancelled.name())
+        .await
+        .unwrap();
+    assert!(cancelled.annotations().contains_key(keys::HOLD));
     for run in [&running, &over_cap] {
         let done = bed.until_succeeded(run, SOON).await.unwrap();
         assert!(

@@ -82,8 +82,7 @@ pub(super) fn adapted(observed: &Observation, placeholder: &Placeholder) -> Opti
     }
 }
 
-/// A run without a node was released at its deadline, and the API server still rejects its placeholder: the reserve is only for the
-/// search of a node.
+/// The run was released without a node, and the API server rejects its placeholder. The reserve is only for the search of a node.
 pub(super) fn without_reserve(observed: &Observation, placeholder: &Placeholder) -> Option<Decision> {
     failed_create(observed)?;
     let has_reserve = placeholder.spec.reserve.is_some() && !placeholder.spec.within_limits;

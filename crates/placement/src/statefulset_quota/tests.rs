@@ -251,5 +251,7 @@ fn a_quota_of_other_resources_and_a_quota_with_scopes_are_ignored() {
         assert_eq!(short_of(std::slice::from_ref(&quota), 0, 9), None, "{spec}");
         assert!(!are_counted(&[quota]), "{spec}");
     }
-    assert!(are_counted(&[quota("1", "0")]));
+    let all: ResourceQuota =
+        serde_json::from_value(json!({"spec": {"hard": {RESOURCE: "1"}, "scopeSelector": {}}})).unwrap();
+    assert!(are_counted(&[all]));
 }

@@ -76,13 +76,12 @@ impl Turns {
         turn
     }
 
-    /// Tells the queue whether a quota rejects placeholders of the run's namespace.
+    /// Tells the queue whether a quota of the run's namespace has no room for placeholders.
     fn tell_queue(&self, run: &Run) {
-        let is_rejected = self.is_rejected(run);
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        let next = queue
-            .as_mut()
-            .map(|queue| queue.set_rejected(&run.key.namespace, is_rejected));
+        let name = &run.key.namespace;
+        let is_full = self.lock().get(name).is_some_and(|it| it.attempts.is_full());
+        let next = queue.as_mut().map(|queue| queue.set_full(name, is_full));
         for (namespace, name) in next.unwrap_or_default() {
             self.trigger(&namespace, &name);
         }
@@ -109,7 +108,7 @@ impl Turns {
         }
         let mut queue = Queue::default();
         for (name, namespace) in self.lock().iter() {
-            queue.set_rejected(name, namespace.attempts.is_rejected());
+            queue.set_full(name, namespace.attempts.is_full());
         }
         for member in active.iter().filter_map(Member::from_observation) {
             queue.record(member);
@@ -189,8 +188,8 @@ impl Turns {
             for next in namespace.attempts.forget(&is_gone) {
                 self.trigger(name, &next);
             }
-            let is_rejected = namespace.attempts.is_rejected();
-            let next = queue.as_mut().map(|queue| queue.set_rejected(name, is_rejected));
+            let is_full = namespace.attempts.is_full();
+            let next = queue.as_mut().map(|queue| queue.set_full(name, is_full));
             for (namespace, next) in next.unwrap_or_default() {
                 self.trigger(&namespace, &next);
             }

@@ -141,6 +141,13 @@ impl Attempts {
         rejections.any(Rejection::is_by_quota)
     }
 
+    /// Whether other objects use up a quota that all placeholders need.
+    pub fn is_full(&self) -> bool {
+        self.0
+            .values()
+            .any(|waiting| waiting.rejection == Some(Rejection::Full))
+    }
+
     /// Whether each run has its pod.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -185,7 +192,10 @@ mod tests {
     fn runs_try_in_parallel_until_a_quota_rejects_one_of_them() {
         let mut attempts = waiting(100);
         assert_eq!((trying(&attempts), attempts.is_rejected()), (AT_ONCE, false));
+        record(&mut attempts, 71, Some(Rejection::TooLarge));
+        assert!(!attempts.is_full(), "other placeholders have room");
         record(&mut attempts, 70, Some(Rejection::Full));
+        assert!(attempts.is_full());
         record(&mut attempts, 70, None);
         assert_eq!(
             (trying(&attempts), attempts.is_rejected()),

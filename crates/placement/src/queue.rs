@@ -23,7 +23,7 @@
 //!
 //! Rules 4 and 5 are by namespace because a policy may give the pods of each namespace nodes of their own.
 //!
-//! While a quota rejects placeholders of a namespace, no run waits for a run of this namespace that has no placeholder.
+//! While a quota of a namespace has no room for placeholders, no run waits for a run of this namespace that has no placeholder.
 
 use crate::attempts::Before;
 use crate::caps::Caps;
@@ -64,8 +64,8 @@ pub struct Kind(String);
 pub struct Queue {
     slots: Slots,
     lines: HashMap<Kind, Line>,
-    /// The namespaces in which a quota rejects placeholders.
-    rejected: HashSet<String>,
+    /// The namespaces whose quotas have no room for placeholders.
+    full: HashSet<String>,
     places: HashMap<String, Place>,
     next: u64,
     /// No autoscaler of this cluster has answered, and one placeholder has waited long enough for an answer.
@@ -168,12 +168,12 @@ impl Queue {
         self.slots.set_caps(caps);
     }
 
-    /// Sets whether a quota rejects placeholders of the namespace. Returns the runs whose turn may have come.
-    pub fn set_rejected(&mut self, namespace: &str, is_rejected: bool) -> Vec<Name> {
-        let has_changed = if is_rejected {
-            self.rejected.insert(namespace.to_owned())
+    /// Sets whether a quota of the namespace has no room for placeholders. Returns the runs whose turn may have come.
+    pub fn set_full(&mut self, namespace: &str, is_full: bool) -> Vec<Name> {
+        let has_changed = if is_full {
+            self.full.insert(namespace.to_owned())
         } else {
-            self.rejected.remove(namespace)
+            self.full.remove(namespace)
         };
         if has_changed { self.next() } else { Vec::new() }
     }
@@ -209,7 +209,7 @@ impl Queue {
     /// The runs whose turn may have come, because a node may be free.
     pub fn next(&self) -> Vec<Name> {
         let lines = self.lines.values();
-        lines.flat_map(|line| line.next(&self.rejected)).collect()
+        lines.flat_map(|line| line.next(&self.full)).collect()
     }
 
     /// Why the run may not have a placeholder now. `free` are the nodes that no run has and that are possible for the kind.
@@ -229,7 +229,7 @@ impl Queue {
         let observed: usize = others.map(|(_, line)| line.observed()).sum();
         let room = MOST_OBSERVED.saturating_sub(observed);
         let line = self.lines.get_mut(&kind)?;
-        line.before(position, now, room, &self.rejected, free)
+        line.before(position, now, room, &self.full, free)
     }
 
     fn place(&mut self, run: &Member) -> Position {
@@ -265,7 +265,7 @@ impl Queue {
             return Vec::new();
         };
         line.remove(position, node);
-        let next = line.next(&self.rejected);
+        let next = line.next(&self.full);
         if line.is_empty() {
             self.lines.remove(&left);
         }
@@ -275,7 +275,7 @@ impl Queue {
     /// Continues the lines of an earlier leader, after each waiting run was recorded.
     pub fn inherit(&mut self, now: Timestamp) {
         for line in self.lines.values_mut() {
-            line.inherit(now, &self.rejected);
+            line.inherit(now, &self.full);
         }
     }
 

@@ -246,7 +246,7 @@ async fn a_run_over_a_cap_gets_a_placeholder_when_another_run_is_gone() {
 }
 
 #[tokio::test]
-async fn runs_of_a_namespace_whose_placeholders_a_quota_rejects_stay_in_line_and_keep_no_other_run_there() {
+async fn runs_of_a_namespace_whose_quota_is_full_stay_in_line_and_keep_no_other_run_there() {
     let mut server = Server::start();
     (0..5).for_each(|_| server.answer(200, written()));
     let (mut caches, oldest) = unanswered_pool();
@@ -257,7 +257,7 @@ async fn runs_of_a_namespace_whose_placeholders_a_quota_rejects_stay_in_line_and
     assert_eq!(step(&reconciler, &waiting).await, "older_runs");
     assert_eq!(step(&reconciler, &other).await, "older_runs");
     let rejected = named("rejected");
-    let reject = || reconciler.memory.turns.rejected(&rejected, Rejection::TooLarge);
+    let reject = || reconciler.memory.turns.rejected(&rejected, Rejection::Full);
     reject();
     assert_eq!(step(&reconciler, &waiting).await, "older_runs");
     reconciler.forget(|uid| uid == rejected.key.uid);

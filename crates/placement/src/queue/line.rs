@@ -65,20 +65,20 @@ impl Line {
         position: Position,
         now: Timestamp,
         room: usize,
-        rejected: &Namespaces,
+        full: &Namespaces,
         free: impl FnOnce() -> Vec<Arc<NodeFacts>>,
     ) -> Option<Before> {
         let ((namespace, _), run) = self.runs.get(&position)?.clone();
-        let ahead = self.older(position, rejected).count();
+        let ahead = self.older(position, full).count();
         let may_wait = ahead > 0 && self.is_closed_for(&namespace, &run);
-        let waits = may_wait && !self.is_turn(position, (&namespace, &run), now, room, rejected, free);
+        let waits = may_wait && !self.is_turn(position, (&namespace, &run), now, room, full, free);
         waits.then_some(Before::Waiting { ahead })
     }
 
     /// Continues the line of an earlier leader.
-    pub(super) fn inherit(&mut self, now: Timestamp, rejected: &Namespaces) {
+    pub(super) fn inherit(&mut self, now: Timestamp, full: &Namespaces) {
         let is_old = |position: &Position| position.0.is_some_and(|at| age(at, now) >= CREATED_WITHIN);
-        let mut runs = self.runs.iter().filter(|(_, run)| !is_rejected(run, rejected));
+        let mut runs = self.runs.iter().filter(|(_, run)| !has_no_room(run, full));
         let oldest = runs.next().map(|(_, (_, run))| run.placeholder);
         let is_full = oldest == Some(Stage::Unschedulable);
         let was_in_line = runs.any(|(at, (_, run))| run.placeholder == Stage::Missing && is_old(at));
@@ -139,7 +139,7 @@ impl Line {
     }
 
     /// The oldest runs without a placeholder that no other run shows to find no node.
-    pub(super) fn next(&self, rejected: &Namespaces) -> Vec<Name> {
+    pub(super) fn next(&self, full: &Namespaces) -> Vec<Name> {
         if !self.is_closed() {
             return Vec::new();
         }
@@ -149,7 +149,7 @@ impl Line {
             tried.add_tried(run);
             self.is_closed_for(namespace, run) && run.placeholder == Stage::Missing && may_find_a_node
         };
-        let runs = self.runs.values().filter(|run| !is_rejected(run, rejected));
+        let runs = self.runs.values().filter(|run| !has_no_room(run, full));
         let next = runs.filter(may_go).take(NEW_AT_ONCE);
         next.map(|(name, _)| name.clone()).collect()
     }
@@ -160,11 +160,11 @@ impl Line {
         (namespace, run): (&str, &Waiting),
         now: Timestamp,
         room: usize,
-        rejected: &Namespaces,
+        full: &Namespaces,
         free: impl FnOnce() -> Vec<Arc<NodeFacts>>,
     ) -> bool {
         let (mut tried, mut tried_here) = (Sizes::default(), Sizes::default());
-        for (_, ((other, _), older)) in self.older(position, rejected) {
+        for (_, ((other, _), older)) in self.older(position, full) {
             tried.add_tried(older);
             if other == namespace {
                 tried_here.add_tried(older);
@@ -173,7 +173,7 @@ impl Line {
         match run.placeholder {
             Stage::New => true,
             Stage::Unschedulable => {
-                let older = self.older(position, rejected);
+                let older = self.older(position, full);
                 let with_placeholder = older.filter(|(_, (_, it))| it.placeholder != Stage::Missing);
                 with_placeholder.take(TRIED_AT_ONCE).count() < TRIED_AT_ONCE
                     || !tried_here.has_at_most(&run.size)
@@ -192,7 +192,7 @@ impl Line {
                 let is_left = |node: &Arc<NodeFacts>| self.is_left_for(namespace, run, node, now);
                 !finds_none
                     && (free.iter().any(is_left)
-                        || may_find_a_node && self.has_free_node(position, run, rejected, free))
+                        || may_find_a_node && self.has_free_node(position, run, full, free))
             }
         }
     }
@@ -200,10 +200,10 @@ impl Line {
     fn older(
         &self,
         position: Position,
-        rejected: &Namespaces,
+        full: &Namespaces,
     ) -> impl Iterator<Item = (&Position, &(Name, Waiting))> {
         let older = self.runs.range(..position);
-        older.filter(|(_, run)| !is_rejected(run, rejected))
+        older.filter(|(_, run)| !has_no_room(run, full))
     }
 
     /// Whether a node is left that is large enough, after each older run has taken one.
@@ -211,11 +211,11 @@ impl Line {
         &self,
         position: Position,
         run: &Waiting,
-        rejected: &Namespaces,
+        full: &Namespaces,
         mut free: Vec<Arc<NodeFacts>>,
     ) -> bool {
         let (mut tried, mut new) = (Sizes::default(), 0);
-        for (at, (_, older)) in self.older(position, rejected) {
+        for (at, (_, older)) in self.older(position, full) {
             match older.placeholder {
                 Stage::New | Stage::Unschedulable if self.passed.contains(at) => {}
                 Stage::Unschedulable => free.retain(|node| !fits(&older.size, node)),
@@ -307,9 +307,9 @@ impl Sizes {
     }
 }
 
-/// Whether the run has no placeholder, and a quota rejects placeholders of its namespace.
-fn is_rejected(((namespace, _), run): &(Name, Waiting), rejected: &Namespaces) -> bool {
-    run.placeholder == Stage::Missing && rejected.contains(namespace)
+/// Whether the run has no placeholder, and a quota of its namespace has no room for one.
+fn has_no_room(((namespace, _), run): &(Name, Waiting), full: &Namespaces) -> bool {
+    run.placeholder == Stage::Missing && full.contains(namespace)
 }
 
 fn fits(size: &Resources, node: &NodeFacts) -> bool {

@@ -8,8 +8,6 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Api, Client};
 use serde::Deserialize;
-use std::time::Duration;
-use tokio::time::timeout;
 
 /// The namespace in Tekton's own manifests.
 pub const DEFAULT: &str = "tekton-pipelines";
@@ -61,20 +59,15 @@ impl RunDefinition {
 /// The namespace of Tekton, read once for all tasks that await the namespace.
 pub type TektonNamespace = Shared<BoxFuture<'static, String>>;
 
-/// The runs wait for the namespace for this time at most.
-const PATIENCE: Duration = Duration::from_secs(30);
-
-/// Without an answer, without the right to read the definition, and without such a definition, the namespace is [`DEFAULT`].
+/// Without the right to read the definition, and without such a definition, the namespace is [`DEFAULT`].
 pub fn find(client: Client) -> TektonNamespace {
     read_definition(client).boxed().shared()
 }
 
 async fn read_definition(client: Client) -> String {
     let definitions: Api<RunDefinition> = Api::all(client);
-    let definition = timeout(PATIENCE, read(DEFINITION, || definitions.get(DEFINITION))).await;
+    let definition = read(DEFINITION, || definitions.get(DEFINITION)).await;
     definition
-        .ok()
-        .flatten()
         .and_then(RunDefinition::namespace)
         .unwrap_or_else(|| DEFAULT.to_owned())
 }

@@ -81,10 +81,7 @@ impl Turns {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         let name = &run.key.namespace;
         let is_full = self.lock().get(name).is_some_and(|it| it.attempts.is_full());
-        let next = queue.as_mut().map(|queue| queue.set_full(name, is_full));
-        for (namespace, name) in next.unwrap_or_default() {
-            self.trigger(&namespace, &name);
-        }
+        self.trigger_each(queue.as_mut().map(|queue| queue.set_full(name, is_full)));
     }
 
     /// Adds a run whose placeholder lacks a pod. Returns whether it is the run's turn.
@@ -177,22 +174,13 @@ impl Turns {
     /// Removes deleted runs.
     pub(crate) fn forget(&self, is_gone: impl Fn(&str) -> bool) {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        for (namespace, name) in queue
-            .as_mut()
-            .map(|queue| queue.forget(&is_gone))
-            .unwrap_or_default()
-        {
-            self.trigger(&namespace, &name);
-        }
+        self.trigger_each(queue.as_mut().map(|queue| queue.forget(&is_gone)));
         self.lock().retain(|name, namespace| {
             for next in namespace.attempts.forget(&is_gone) {
                 self.trigger(name, &next);
             }
             let is_full = namespace.attempts.is_full();
-            let next = queue.as_mut().map(|queue| queue.set_full(name, is_full));
-            for (namespace, next) in next.unwrap_or_default() {
-                self.trigger(&namespace, &next);
-            }
+            self.trigger_each(queue.as_mut().map(|queue| queue.set_full(name, is_full)));
             !namespace.attempts.is_empty()
         });
     }
@@ -238,6 +226,13 @@ impl Turns {
         }
         for name in next {
             self.trigger(&run.key.namespace, &name);
+        }
+    }
+
+    /// Triggers the runs whose turn may have come, if there is a queue.
+    fn trigger_each(&self, next: Option<Vec<Name>>) {
+        for (namespace, name) in next.into_iter().flatten() {
+            self.trigger(&namespace, &name);
         }
     }
 

@@ -10,7 +10,7 @@ use crate::support::objects::{lose_certificates, quota};
 use crate::support::placeholders::{sets, until_no_placeholder};
 use crate::support::pool;
 use crate::support::pvcs::{create_pvc, with_pvc};
-use crate::support::runs::{create, held_for_good, labelled_by_its_pipeline, until_released};
+use crate::support::runs::{create, held_for_good, labelled_by_its_pipeline, set_status, until_released};
 use crate::support::testbeds::{start_controllers, stop_controllers};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
@@ -252,11 +252,7 @@ async fn a_held_run_that_is_cancelled_and_a_new_leader(bed: &Testbed, client: &C
     stop_controllers(bed);
     start_controllers(bed).await;
     until_counted(bed, client).await;
-    let patch = Patch::Merge(json!({"spec": {"status": "Cancelled"}}));
-    runs::runs(client, "default")
-        .patch(run.name(), &PatchParams::default(), &patch)
-        .await
-        .unwrap();
+    set_status(bed, &run, "Cancelled").await;
     bed.until_run(&run, "to be cancelled", SOON, |run| {
         matches!(runs::state(run), runs::State::Failed(_))
     })

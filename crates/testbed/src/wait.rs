@@ -16,18 +16,14 @@ const LONGEST_SLOW_PAUSE: Duration = Duration::from_secs(1);
 /// A poll that takes longer than the rest of the deadline and this time gets no answer.
 const LONGEST_POLL: Duration = Duration::from_mins(2);
 
-static OBSERVER: OnceLock<fn(&str, Duration)> = OnceLock::new();
+/// Receives the subject of a wait, its duration, and its deadline.
+pub type Observer = fn(&str, Duration, Duration);
 
-/// Reports every wait of this process from now on, with its subject and duration. Only the first observer is used.
-pub fn observe(observer: fn(&str, Duration)) {
+static OBSERVER: OnceLock<Observer> = OnceLock::new();
+
+/// Reports every wait of this process from now on. Only the first observer is used.
+pub fn observe(observer: Observer) {
     let _ = OBSERVER.set(observer);
-}
-
-/// Reports a wait outside of [`until`].
-pub fn waited(what: &str, time: Duration) {
-    if let Some(observer) = OBSERVER.get() {
-        observer(what, time);
-    }
 }
 
 /// Polls until `look` returns `Ok`, for at most `deadline`. An `Err` is the observed state.
@@ -52,7 +48,9 @@ pub async fn until<T, S: Debug>(
         pause = LONGEST_PAUSE.min(pause * 5 / 4);
     };
     let waited = start.elapsed();
-    self::waited(&what, waited);
+    if let Some(observe) = OBSERVER.get() {
+        observe(&what, waited, deadline);
+    }
     outcome.map_err(|last| Error::Deadline { what, waited, last })
 }
 

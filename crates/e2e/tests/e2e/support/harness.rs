@@ -157,7 +157,7 @@ impl Cli {
 }
 
 pub(crate) fn run() -> ExitCode {
-    testbed::wait::observe(usage::waited);
+    testbed::wait::observe(usage::waited_at_most);
     // Without a backtrace even if RUST_BACKTRACE is set: the frames of an async test hide the message.
     std::panic::set_hook(Box::new(|panic| eprintln!("{panic}")));
     let found = Missing::found().map_err(|error| error.to_string());
@@ -277,6 +277,7 @@ fn report() {
             println!("    {:6.1} s  {what}", time.as_secs_f32());
         }
     }
+    report_closest(&took);
     took.sort_by_key(|test| std::cmp::Reverse(test.account.cpu_time));
     println!("the {SLOWEST} tests whose control planes used the most CPU time:");
     for test in took.iter().take(SLOWEST) {
@@ -286,6 +287,21 @@ fn report() {
     println!("{started} testbeds were started for a test, and {again} times one was used again");
     usage::report();
     println!();
+}
+
+/// A wait that is close to its deadline fails on a slower machine.
+fn report_closest(took: &[Figures]) {
+    let mut closest: Vec<_> = took
+        .iter()
+        .filter_map(|test| Some((test.name, test.account.closest.as_ref()?)))
+        .collect();
+    closest.sort_by(|(_, one), (_, other)| other.percent().total_cmp(&one.percent()));
+    println!("the {SLOWEST} tests with the waits closest to their deadlines:");
+    for (name, wait) in closest.iter().take(SLOWEST) {
+        println!("{:5.0} %  {name}", wait.percent());
+        let (time, deadline) = (wait.time.as_secs_f32(), wait.deadline.as_secs_f32());
+        println!("    {time:6.1} s of {deadline:.0} s  {}", wait.what);
+    }
 }
 
 /// Writes one line for each test: seconds, CPU seconds of its testbeds, name.

@@ -1,12 +1,12 @@
 //! Testbeds that tests use one after another. Each test gets a clean testbed: a reset takes one second, a start ten seconds.
 
-use super::usage::{Counted, Phase};
+use super::usage::{self, Counted, Phase};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use testbed::product::Installed;
-use testbed::{Admission, Baseline, Cores, Options, Settings, Testbed, wait};
+use testbed::{Admission, Baseline, Cores, Options, Settings, Testbed};
 use tokio::sync::Semaphore;
 
 /// A testbed that no test uses is suspended after this time: an idle testbed consumes as much CPU time in two minutes as a
@@ -113,7 +113,7 @@ impl Idle {
             Some(bed) => bed,
             None => new().await,
         };
-        wait::waited("a testbed", begun.elapsed());
+        usage::waited("a testbed", begun.elapsed());
         PooledTestbed {
             bed: Some(bed),
             broken: AtomicBool::new(false),

@@ -13,8 +13,22 @@ pub(crate) type Waits = BTreeMap<String, Duration>;
 #[derive(Default)]
 pub(crate) struct Account {
     pub(crate) waits: Waits,
+    /// The wait that used the largest part of its deadline.
+    pub(crate) closest: Option<Closest>,
     /// CPU time of testbeds, shared testbeds included.
     pub(crate) cpu_time: Duration,
+}
+
+pub(crate) struct Closest {
+    pub(crate) what: String,
+    pub(crate) time: Duration,
+    pub(crate) deadline: Duration,
+}
+
+impl Closest {
+    pub(crate) fn percent(&self) -> f64 {
+        100.0 * self.time.as_secs_f64() / self.deadline.as_secs_f64()
+    }
 }
 
 thread_local! {
@@ -24,6 +38,25 @@ thread_local! {
 
 pub(crate) fn waited(what: &str, time: Duration) {
     ACCOUNT.with_borrow_mut(|account| *account.waits.entry(what.to_owned()).or_default() += time);
+}
+
+pub(crate) fn waited_at_most(what: &str, time: Duration, deadline: Duration) {
+    waited(what, time);
+    let wait = Closest {
+        what: what.to_owned(),
+        time,
+        deadline,
+    };
+    ACCOUNT.with_borrow_mut(|account| {
+        if !deadline.is_zero()
+            && account
+                .closest
+                .as_ref()
+                .is_none_or(|other| other.percent() < wait.percent())
+        {
+            account.closest = Some(wait);
+        }
+    });
 }
 
 pub(crate) fn computed(cpu_time: Duration) {

@@ -12,10 +12,7 @@ use testbed::runs::{RunSpec, task_runs};
 use testbed::{Limits, Nodes, Options, Testbed};
 
 const RUNS: usize = 30;
-/// Five times the duration on two cores.
 const DEADLINE: Duration = Duration::from_secs(90);
-/// Four times the measured hold.
-const LONGEST_HOLD: Duration = Duration::from_secs(15);
 
 #[e2e_test(second)]
 async fn thirty_runs_at_once_are_not_held_for_long_with_client_limits_as_shipped() {
@@ -34,15 +31,12 @@ async fn thirty_runs_at_once_are_not_held_for_long_with_client_limits_as_shipped
     let begun = Instant::now();
     join_all(runs.iter().map(|run| create(&bed, run))).await;
     for run in &runs {
-        let left = DEADLINE.saturating_sub(begun.elapsed());
-        bed.until_succeeded(run, left).await.unwrap();
+        bed.until_succeeded(run, DEADLINE).await.unwrap();
     }
-    let hold = auditor.longest_hold();
-    println!(
-        "{RUNS} runs took {:.1?}, the longest hold {hold:.1?}",
-        begun.elapsed()
-    );
-    assert!(hold < LONGEST_HOLD, "a run was held for {hold:?}");
+    let (took, hold) = (begun.elapsed(), auditor.longest_hold());
+    println!("{RUNS} runs took {took:.1?}, the longest hold {hold:.1?}");
+    // A quarter on an idle machine. Both are longer on a slower machine.
+    assert!(hold < took / 2, "a run was held for {hold:?}");
     auditor.assert_no_violation();
 }
 

@@ -63,7 +63,6 @@ fn node_affinity() -> Value {
 
 /// Runs that their user holds: Tekton does not start them, and the controller caches them.
 async fn create_large_runs(bed: &Testbed, namespace: &str, (count, bytes): (usize, usize)) {
-    let client = bed.client().await.unwrap();
     for number in 0..count {
         let template = match number {
             WORST_TEMPLATES.. => json!({}),
@@ -71,18 +70,22 @@ async fn create_large_runs(bed: &Testbed, namespace: &str, (count, bytes): (usiz
             _ => node_affinity(),
         };
         let run = large(namespace, &format!("large-{number}"), &template, bytes);
-        let run = run.spec("status", json!("PipelineRunPending"));
-        // etcd can need longer for hundreds of such runs than the API server waits. A repeated request finds the stored run.
-        bed.until(format!("{} to be stored", run.name()), SOON, async || {
-            match run.create(&client).await {
-                Ok(_) => Ok(()),
-                Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
-                Err(error) => Err(error.to_string()),
-            }
-        })
-        .await
-        .unwrap();
+        create_large(bed, &run.spec("status", json!("PipelineRunPending"))).await;
     }
+}
+
+/// etcd and Tekton's webhook can need longer for such runs than the API server waits. A repeated request finds the stored run.
+async fn create_large(bed: &Testbed, run: &RunSpec) {
+    let client = bed.client().await.unwrap();
+    bed.until(format!("{} to be stored", run.name()), SOON, async || {
+        match run.create(&client).await {
+            Ok(_) => Ok(()),
+            Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
+            Err(error) => Err(error.to_string()),
+        }
+    })
+    .await
+    .unwrap();
 }
 
 #[e2e_test(webhook, second)]
@@ -98,7 +101,6 @@ async fn hundreds_of_runs_of_the_worst_form_use_little_memory_and_hold_no_other_
 async fn run_beside(large_runs: (usize, usize)) {
     // With API priority and fairness.
     let bed = &*shipped(4).await;
-    let client = bed.client().await.unwrap();
     let usual = hold(bed, "usual").await;
     let memory = peak(bed, Part::Controller);
     let namespace = bed.namespace("large").await.unwrap();
@@ -107,7 +109,7 @@ async fn run_beside(large_runs: (usize, usize)) {
     start_controllers(bed).await;
     let beside_many = hold(bed, "beside-many").await;
     let run = large(&namespace, "large", &tolerations(), large_runs.1);
-    run.create(&client).await.unwrap();
+    create_large(bed, &run).await;
     let note = until_event(bed, &run, "FieldIgnored").await;
     assert!(note.contains("the field tolerations"), "{note}");
     let beside_one = hold(bed, "beside-one").await;

@@ -26,7 +26,6 @@ use tokio::time::timeout;
 const AT_LEAST: (usize, usize, usize) = (64, 60, 31);
 /// Lowest numbers with other versions of Tekton.
 const AT_LEAST_ELSEWHERE: (usize, usize, usize) = (45, 40, 25);
-/// Few, because the more runs share the processors, the longer each of them lasts, and each has to end within `SOON`.
 const AT_ONCE: usize = 6;
 /// Setting that shortens Tekton's timeout for remote files, which nothing here can fetch; the default is one minute.
 const FETCHED: (&str, &str) = ("default-maximum-resolution-timeout", "5s");
@@ -75,14 +74,10 @@ async fn create(
 /// The final state of a run, and the number of nodes of its pods.
 type End = (State, usize);
 
-/// The final states of the runs, or their states at the timeout: without the label, some runs hang or wait for their own
-/// timeouts.
+/// The final states of the runs. Without the label, some runs hang or wait for their own timeouts: these are in another state.
 async fn ends(bed: &Testbed, example: &Example) -> Vec<End> {
     let runs = runs::runs(&bed.client().await.unwrap(), &example.namespace);
-    // Watches, because polling so many runs each second would slow them down.
-    let ends = example.runs.iter().map(|name| ended(&runs, name));
-    // Runs that have not ended by the timeout are reported in their current state.
-    let _ = timeout(SOON, join_all(ends)).await;
+    join_all(example.runs.iter().map(|name| ended_or_hangs(&runs, name))).await;
     let end = async |name: &String| {
         (
             runs::state(&runs.get(name).await.unwrap()),
@@ -92,16 +87,18 @@ async fn ends(bed: &Testbed, example: &Example) -> Vec<End> {
     join_all(example.runs.iter().map(end)).await
 }
 
-async fn ended(runs: &Api<DynamicObject>, name: &str) {
+/// Waits until the run has ended, or has not changed for a while. A slow machine delays each change, but no run hangs because of it.
+/// A watch, because polling so many runs each second would slow them down.
+async fn ended_or_hangs(runs: &Api<DynamicObject>, name: &str) {
     let mut seen = pin!(watch_object(runs.clone(), name).default_backoff());
-    while let Some(seen) = seen.next().await {
+    while let Ok(Some(seen)) = timeout(SOON, seen.next()).await {
         if seen.is_ok_and(|run| run.is_some_and(|run| runs::state(&run).is_over())) {
             return;
         }
     }
 }
 
-/// Executes the examples concurrently, each with its own timeout.
+/// Executes the examples concurrently.
 async fn play(bed: &Testbed, files: &[PathBuf], half: &str, label: Option<&str>) -> Vec<(PathBuf, Vec<End>)> {
     let played = stream::iter(files.iter().enumerate())
         .map(async |(number, file)| {

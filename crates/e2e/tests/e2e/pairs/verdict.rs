@@ -55,9 +55,14 @@ impl Circumstances {
         (now - before).max(0)
     }
 
-    fn longest_hold(&self) -> i64 {
+    /// How much longer than usual runs last now.
+    fn delayed(&self) -> i64 {
         let [_, now] = self.controls;
-        HOLD + (now - CONTROL).max(0)
+        (now - CONTROL).max(0)
+    }
+
+    fn longest_hold(&self) -> i64 {
+        HOLD + self.delayed()
     }
 
     fn requeue_delay(&self) -> i64 {
@@ -110,7 +115,7 @@ impl Circumstances {
 
     /// How many seconds later the run ended, without the allowed wait for its node.
     pub(super) fn later(&self, pair: &Pair, plain: &RunResult, labelled: &RunResult) -> i64 {
-        let waited = labelled.held.min(may_wait(pair, labelled));
+        let waited = labelled.held.min(may_wait(pair, labelled) + self.delayed());
         labelled.total - waited - plain.total - self.slower()
     }
 

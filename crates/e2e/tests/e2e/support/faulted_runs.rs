@@ -93,6 +93,13 @@ impl<'a> Runs<'a> {
         Ok(listed.map_err(|error| error.to_string())?.items)
     }
 
+    /// Names of the runs that pod-affinity holds.
+    pub(crate) async fn held(&self) -> Result<Vec<String>, String> {
+        let listed = self.listed().await?;
+        let held = listed.iter().filter(|run| is_held(run));
+        Ok(held.map(ResourceExt::name_any).collect())
+    }
+
     /// Waits until each run that pod-affinity holds has a placeholder, and returns how long that took. The further steps
     /// depend on the control plane, which recovers in its own time.
     pub(crate) async fn until_placeholders_exist(&self) -> Duration {
@@ -122,12 +129,7 @@ impl<'a> Runs<'a> {
         let start = Instant::now();
         self.bed
             .until("no run to be held any more", limit, async || {
-                let listed = self.listed().await?;
-                let held: Vec<_> = listed
-                    .iter()
-                    .filter(|run| is_held(run))
-                    .map(ResourceExt::name_any)
-                    .collect();
+                let held = self.held().await?;
                 if held.is_empty() {
                     Ok(())
                 } else {
@@ -137,6 +139,21 @@ impl<'a> Runs<'a> {
             .await
             .unwrap();
         start.elapsed()
+    }
+
+    /// Waits until pod-affinity holds fewer runs than before, or none.
+    pub(crate) async fn until_fewer_are_held(&self, before: usize) {
+        self.bed
+            .until(
+                format!("fewer than {before} runs to be held"),
+                SOON,
+                async || match self.held().await?.len() {
+                    held if held == 0 || held < before => Ok(()),
+                    held => Err(format!("{held} are held")),
+                },
+            )
+            .await
+            .unwrap();
     }
 
     pub(crate) async fn have_all_succeeded(&self) -> Result<(), String> {

@@ -178,7 +178,7 @@ fn a_hold_takes_seconds_if_nodes_are_free() {
     };
     let complaint = slow.complaint(
         &pair(Condition::None),
-        &lasting(12, &[]),
+        &ended(&[]),
         &held(12, &["WaitingForNode"]),
     );
     assert_eq!(complaint, None, "a slow machine may take longer");

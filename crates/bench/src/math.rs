@@ -66,24 +66,28 @@ async fn measure(effort: &Effort, limits: Limits) -> Result<Vec<Scenario>> {
     let load = effort.pick(LOAD, QUICK);
     let bed = Testbed::start(effort.options(limits)).await?;
     admission::install(&bed).await?;
+    let variants = batch::variants(&[DISABLED, COMPLETED, ISOLATE]);
+    let workload = |runs| Workload {
+        runs,
+        tasks: Tasks::Math,
+        lasting: "1s",
+    };
     let (mut scenarios, mut existing) = (Vec::new(), 0);
     for nodes in load.nodes {
         bed.add_nodes(&Nodes::new(&format!("of-{nodes}"), nodes - existing))
             .await?;
+        if existing == 0 {
+            Batch::rehearse(&bed, &variants, workload(nodes)).await?;
+        }
         existing = nodes;
         let title = format!(
             "{} runs, {} at a time, on {nodes} nodes",
             load.runs, load.concurrent
         );
-        let variants = batch::variants(&[DISABLED, COMPLETED, ISOLATE]);
         let name = |variant: RunVariant| variant.name.to_owned();
         let measured = Scenario::measure(title, effort.rounds, &variants, name, async |round, variant| {
-            let workload = Workload {
-                runs: load.runs,
-                tasks: Tasks::Math,
-                lasting: "1s",
-            };
-            let batch = Batch::prepare(&bed, &format!("math-{nodes}-{round}"), variant, workload).await?;
+            let namespace = format!("math-{nodes}-{round}");
+            let batch = Batch::prepare(&bed, &namespace, variant, workload(load.runs)).await?;
             let outcome = batch.run_at_most(load.concurrent).await?;
             each_task_has_its_result(&bed, &batch.namespace, load.runs * TASKS.len()).await?;
             batch.delete().await?;

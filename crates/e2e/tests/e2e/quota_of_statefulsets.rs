@@ -2,7 +2,7 @@
 //! placeholder leaves its place to Tekton.
 
 use crate::support::SOON;
-use crate::support::events::{reasons, until_event};
+use crate::support::events::{notes, reasons, until_event};
 use crate::support::objects::quota;
 use crate::support::placeholders::until_no_placeholder;
 use crate::support::pvcs::{create_pvc, with_pvc};
@@ -98,7 +98,8 @@ async fn concurrent_runs_with_a_quota_for_one_and_a_half_of_them_run_one_after_a
     for run in &runs {
         bed.until_succeeded(run, SOON).await.unwrap();
     }
-    assert_eq!(waiting().await, 2);
+    let reported = join_all(runs.iter().map(|run| notes(&client, run))).await;
+    assert_eq!(waiting().await, 2, "{reported:#?}");
     until_no_placeholder(&bed, "default").await;
 }
 

@@ -137,15 +137,16 @@ impl Attempts {
 
     /// Whether a quota rejected the placeholder of one of the runs.
     pub fn is_rejected(&self) -> bool {
-        let mut rejections = self.0.values().filter_map(|waiting| waiting.rejection);
-        rejections.any(Rejection::is_by_quota)
+        self.rejections().any(Rejection::is_by_quota)
     }
 
     /// Whether other objects use up a quota that all placeholders need.
     pub fn is_full(&self) -> bool {
-        self.0
-            .values()
-            .any(|waiting| waiting.rejection == Some(Rejection::Full))
+        self.rejections().any(|rejection| rejection == Rejection::Full)
+    }
+
+    fn rejections(&self) -> impl Iterator<Item = Rejection> {
+        self.0.values().filter_map(|waiting| waiting.rejection)
     }
 
     /// Whether each run has its pod.

@@ -122,6 +122,7 @@ async fn run_all(bed: &Testbed, pairs: &[Pair], variant: Variant, control: &Pair
         run_variant(bed, control, Variant::Plain)
     );
     // Nothing but a slow machine keeps the control from its end.
+    let control = control.inspect_err(|error| println!("the control does not end: {error}"));
     let control = control.map_or(HANGS.as_secs().cast_signed(), |control| control[0].total);
     VariantResults { ends, control }
 }

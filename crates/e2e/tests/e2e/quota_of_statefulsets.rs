@@ -79,16 +79,16 @@ async fn concurrent_runs_with_a_quota_for_one_and_a_half_of_them_run_one_after_a
         .collect();
     join_all(runs.iter().map(|run| create(&bed, run))).await;
     let client = bed.client().await.unwrap();
+    // The number of runs that waited, and the notes of all runs.
     let waiting = async || {
-        let reported = join_all(runs.iter().map(|run| reasons(&client, run))).await;
-        let waiting = reported
-            .iter()
-            .filter(|reported| reported.contains(&"PlaceholderRefused".to_owned()));
-        waiting.count()
+        let reported = join_all(runs.iter().map(|run| notes(&client, run))).await;
+        let is_refusal = |(reason, _): &(String, String)| reason == "PlaceholderRefused";
+        let waiting = reported.iter().filter(|notes| notes.iter().any(is_refusal));
+        (waiting.count(), reported)
     };
     bed.until("two runs to wait", SOON, async || match waiting().await {
-        2 => Ok(()),
-        other => Err(format!("{other} wait")),
+        (2, _) => Ok(()),
+        other => Err(other),
     })
     .await
     .unwrap();
@@ -98,8 +98,8 @@ async fn concurrent_runs_with_a_quota_for_one_and_a_half_of_them_run_one_after_a
     for run in &runs {
         bed.until_succeeded(run, SOON).await.unwrap();
     }
-    let reported = join_all(runs.iter().map(|run| notes(&client, run))).await;
-    assert_eq!(waiting().await, 2, "{reported:#?}");
+    let (waited, reported) = waiting().await;
+    assert_eq!(waited, 2, "{reported:#?}");
     until_no_placeholder(&bed, "default").await;
 }
 

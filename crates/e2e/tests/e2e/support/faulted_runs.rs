@@ -127,31 +127,21 @@ impl<'a> Runs<'a> {
 
     pub(crate) async fn until_none_is_held_within(&self, limit: Duration) -> Duration {
         let start = Instant::now();
+        self.until_held_at_most(0, limit).await;
+        start.elapsed()
+    }
+
+    /// Waits until pod-affinity holds no more runs than this.
+    pub(crate) async fn until_held_at_most(&self, most: usize, limit: Duration) {
         self.bed
-            .until("no run to be held any more", limit, async || {
+            .until(format!("at most {most} runs to be held"), limit, async || {
                 let held = self.held().await?;
-                if held.is_empty() {
+                if held.len() <= most {
                     Ok(())
                 } else {
                     Err(format!("{held:?}"))
                 }
             })
-            .await
-            .unwrap();
-        start.elapsed()
-    }
-
-    /// Waits until pod-affinity holds fewer runs than before, or none.
-    pub(crate) async fn until_fewer_are_held(&self, before: usize) {
-        self.bed
-            .until(
-                format!("fewer than {before} runs to be held"),
-                SOON,
-                async || match self.held().await?.len() {
-                    held if held == 0 || held < before => Ok(()),
-                    held => Err(format!("{held} are held")),
-                },
-            )
             .await
             .unwrap();
     }

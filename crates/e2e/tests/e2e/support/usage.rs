@@ -42,20 +42,17 @@ pub(crate) fn waited(what: &str, time: Duration) {
 
 pub(crate) fn waited_at_most(what: &str, time: Duration, deadline: Duration) {
     waited(what, time);
+    if deadline.is_zero() {
+        return;
+    }
     let wait = Closest {
         what: what.to_owned(),
         time,
         deadline,
     };
     ACCOUNT.with_borrow_mut(|account| {
-        if !deadline.is_zero()
-            && account
-                .closest
-                .as_ref()
-                .is_none_or(|other| other.percent() < wait.percent())
-        {
-            account.closest = Some(wait);
-        }
+        let waits = account.closest.take().into_iter().chain([wait]);
+        account.closest = waits.max_by(|one, other| one.percent().total_cmp(&other.percent()));
     });
 }
 

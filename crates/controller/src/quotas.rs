@@ -120,7 +120,7 @@ impl Cluster {
             hold_deadline: observed.config.hold_deadline,
         };
         Ok(Quota {
-            short_of: statefulset_quota::short_of(&quotas, listed, places.needed()),
+            short_of: places.short_of(&quotas, listed),
             blocker: places.blocker(&quotas, listed),
         })
     }

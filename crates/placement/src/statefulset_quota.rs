@@ -63,9 +63,19 @@ pub struct Places<'a> {
 }
 
 impl Places<'_> {
+    /// The quota that has no room for a placeholder of this run, with its figures; `None` if the placeholder exists
+    /// already, which the caches may lack. `listed` is the number of StatefulSets in the namespace.
+    pub fn short_of(&self, quotas: &[ResourceQuota], listed: usize) -> Option<String> {
+        if self.has_placeholder(self.run) {
+            None
+        } else {
+            short_of(quotas, listed, self.needed())
+        }
+    }
+
     /// The number of places that must be free before a placeholder for this run is created: the placeholder itself, the
     /// StatefulSets that Tekton will create soon, and the StatefulSets of runs that have waited longer.
-    pub fn needed(&self) -> i64 {
+    fn needed(&self) -> i64 {
         let waiting = self
             .with_assistants()
             .filter(|other| !self.is_released_soon(other));
@@ -75,8 +85,7 @@ impl Places<'_> {
     }
 
     /// Why a quota has no room for the StatefulSets that Tekton will create for this run, if pod-affinity can change
-    /// that. `listed` is the number of StatefulSets in the namespace. The placeholder of a held run is never in the
-    /// way: that run is searching a node and needs its own room.
+    /// that. The placeholder of a held run is the last choice, because that run loses the node that it would get.
     pub fn blocker(&self, quotas: &[ResourceQuota], listed: usize) -> Option<QuotaBlocker> {
         if self.missing_assistants(self.run) == 0 {
             return None;
@@ -86,10 +95,10 @@ impl Places<'_> {
         if full.used > number(listed) {
             return Some(QuotaBlocker::DeletedStatefulSet);
         }
-        let mut placeholders = self.there.iter().filter(|set| set.is_placeholder);
+        let placeholders = self.there.iter().filter(|set| set.is_placeholder);
         let held = self.others.iter().filter(|other| other.is_held_by_us());
         let held: BTreeSet<_> = held.map(|other| other.key.uid.as_str()).collect();
-        let placeholder = placeholders.find(|set| !held.contains(set.run.as_str()))?;
+        let placeholder = placeholders.min_by_key(|set| held.contains(set.run.as_str()))?;
         Some(QuotaBlocker::Placeholder {
             name: placeholder.name.clone(),
             uid: placeholder.uid.clone(),
@@ -149,7 +158,7 @@ impl Places<'_> {
 
 /// The first of these quotas with fewer free places than needed, as a text with its figures. `listed` is the number of
 /// StatefulSets in the namespace.
-pub fn short_of(quotas: &[ResourceQuota], listed: usize, needed: i64) -> Option<String> {
+fn short_of(quotas: &[ResourceQuota], listed: usize, needed: i64) -> Option<String> {
     let counts = quotas
         .iter()
         .filter_map(|quota| Some((quota, Count::from_quota(quota, listed)?)));

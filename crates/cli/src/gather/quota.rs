@@ -58,7 +58,7 @@ pub(super) async fn quota(server: &Server, facts: &Facts) -> RequestResult<Quota
         hold_deadline: facts.config().hold_deadline,
     };
     Ok(Quota {
-        short_of: statefulset_quota::short_of(&quotas, sets.len(), places.needed()),
+        short_of: places.short_of(&quotas, sets.len()),
         blocker: places.blocker(&quotas, sets.len()),
     })
 }

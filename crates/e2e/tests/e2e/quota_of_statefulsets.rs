@@ -12,7 +12,7 @@ use futures::future::join_all;
 use serde_json::json;
 use testbed::apply::apply_all;
 use testbed::runs::RunSpec;
-use testbed::{Part, Testbed};
+use testbed::{Nodes, Part, Testbed};
 
 const SETS: &str = "count/statefulsets.apps";
 
@@ -119,4 +119,21 @@ async fn at_the_end_of_its_hold_a_run_gets_the_quota_that_the_placeholder_of_ano
     until_event(&bed, &long, "PlaceholderRefused").await;
     let_succeed(&bed, &long).await;
     until_no_placeholder(&bed, "default").await;
+}
+
+/// The older run has a placeholder without a node when both holds end. The quota has room for Tekton's assistants only.
+#[e2e_test]
+async fn two_runs_whose_holds_end_together_get_the_quota_that_a_placeholder_without_a_node_uses() {
+    let bed = fresh(0).await;
+    bed.configure(&[("hold-deadline", Some("5s"))]).await.unwrap();
+    quota(&bed, "default", SETS, "2").await;
+    let runs = join_all(["one", "two"].map(|name| run_with_claim(&bed, name))).await;
+    join_all(runs.iter().map(|run| create(&bed, run))).await;
+    for run in &runs {
+        until_event(&bed, run, "Released").await;
+    }
+    bed.add_nodes(&Nodes::new("late", 2)).await.unwrap();
+    for run in &runs {
+        bed.until_succeeded(run, SOON).await.unwrap();
+    }
 }

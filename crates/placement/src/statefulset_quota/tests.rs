@@ -104,6 +104,16 @@ fn other_runs_without_pvcs_change_no_count() {
     assert_eq!(places(&own, &[started(older, NOW - 121)], &[]), 2);
 }
 
+/// The cache may lack a placeholder that was created a moment before.
+#[test]
+fn a_run_whose_placeholder_exists_needs_no_place_for_another_one() {
+    let (own, older) = (run("m", 2, 1), run("z", 1, 1));
+    let others = [older];
+    let short_of = |there: &[_]| among(&own, &others, there).short_of(&[quota("3", "1")], 1);
+    assert_eq!(short_of(&[placeholder(&own)]), None);
+    assert!(short_of(&[]).is_some());
+}
+
 /// Tekton deletes the assistants of a run before the run is done.
 #[test]
 fn a_run_that_started_long_ago_gets_no_more_assistants_and_another_run_still_gets_its_own() {
@@ -147,30 +157,36 @@ fn in_its_way(
 }
 
 #[test]
-fn the_placeholder_of_a_released_run_blocks_a_run_without_room_for_its_assistant() {
+fn the_placeholder_of_another_run_blocks_a_run_without_room_for_its_assistant() {
     let (own, other) = (run("a", 9, 1), released(run("b", 1, 1)));
     let there = [assistant(&other), placeholder(&other)];
     let way = |run: &Run, others: &[Run], hard| in_its_way(run, others, &there, quota(hard, "2"));
-    let placeholder = QuotaBlocker::Placeholder {
-        name: placeholder(&other).name,
-        uid: "placeholder of b".to_owned(),
-    };
-    assert_eq!(
-        way(&own, std::slice::from_ref(&other), "2"),
-        Some(placeholder.clone())
-    );
-    assert_eq!(
-        way(&own, &[released(run("b", 1, 0))], "2"),
-        Some(placeholder),
-        "the run has no PVC"
-    );
+    let full = |other: Run| way(&own, &[other], "2");
+    assert_eq!(full(other.clone()), Some(blocked_by(&other)));
+    assert_eq!(full(released(run("b", 1, 0))), Some(blocked_by(&other)), "no PVC");
+    assert_eq!(full(run("b", 1, 0)), Some(blocked_by(&other)), "held");
     assert_eq!(
         way(&own, std::slice::from_ref(&other), "3"),
         None,
         "there is room"
     );
     assert_eq!(way(&run("a", 9, 0), &[], "2"), None, "it has no assistant");
-    assert_eq!(way(&own, &[run("b", 1, 0)], "2"), None, "the other is held");
+}
+
+#[test]
+fn the_placeholder_of_a_held_run_blocks_only_if_no_other_placeholder_does() {
+    let (own, held, other) = (run("a", 9, 1), run("b", 1, 1), released(run("c", 2, 1)));
+    let there = [placeholder(&held), placeholder(&other), assistant(&other)];
+    let others = [held.clone(), other.clone()];
+    let way = |there: &[_]| in_its_way(&own, &others, there, quota("3", "3"));
+    assert_eq!(way(&there), Some(blocked_by(&other)));
+    let without_placeholder = [placeholder(&held), assistant(&other), assistant(&other)];
+    assert_eq!(way(&without_placeholder), Some(blocked_by(&held)));
+}
+
+fn blocked_by(run: &Run) -> QuotaBlocker {
+    let OwnedStatefulSet { name, uid, .. } = placeholder(run);
+    QuotaBlocker::Placeholder { name, uid }
 }
 
 /// The first run is released, and Tekton has yet to create its assistant, so its place is not free for the second run.

@@ -213,8 +213,14 @@ impl Pair {
         match self.condition {
             Condition::AlternatingZones => i64::try_from(each).unwrap(),
             _ if !self.more.is_empty() => i64::try_from(each).unwrap(),
-            condition => condition.most_moves(),
+            condition => condition.most_moves().max(self.is_recreated().into()),
         }
+    }
+
+    /// A placeholder that outlives its run is recreated without PVCs while the run is held. Another run can take the node
+    /// meanwhile.
+    pub(super) fn is_recreated(&self) -> bool {
+        self.strategy.ends_with("Always") && self.storage != Storage::None
     }
 
     /// Number of tasks that run at the same time if their node has room.

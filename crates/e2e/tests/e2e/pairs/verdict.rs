@@ -162,6 +162,7 @@ fn may_wait(pair: &Pair, labelled: &RunResult) -> i64 {
         Condition::NodeTaken => labelled.obstructed + BACKOFF,
         condition if condition.has_pod_refused() => PLACEHOLDER_READ,
         _ if pair.condition.may_lack_placeholder() => HOLD_DEADLINE,
+        _ if pair.is_recreated() => labelled.reports("MovedOff") * MOVE,
         _ => 0,
     }
 }
@@ -170,6 +171,7 @@ fn may_wait(pair: &Pair, labelled: &RunResult) -> i64 {
 fn unexplained(pair: &Pair, labelled: &RunResult) -> Option<String> {
     let condition = pair.condition;
     let is_explained = |reason: &str| match reason {
+        "MovedOff" if pair.is_recreated() => true,
         "MovedOff" | "NodeUnfit" | "WaitingForRoom" | "NoNodeFits" => {
             pair.is_apart() || condition.loses_its_node()
         }

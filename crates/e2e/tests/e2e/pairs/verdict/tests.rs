@@ -1,6 +1,7 @@
 //! Tests each rule of the verdict with constructed results.
 
 use super::*;
+use crate::pairs::pair::Storage;
 use std::time::Duration;
 use testbed::runs::State;
 
@@ -244,4 +245,24 @@ fn a_hold_lasts_until_its_deadline_if_placeholders_are_rejected() {
     for reason in reports {
         assert!(complaint(Condition::None, &ended(&[reason])).contains(reason));
     }
+}
+
+#[e2e_test]
+fn a_placeholder_that_is_recreated_without_its_pvcs_may_lose_its_node_once() {
+    let complains = |strategy, storage, seconds, moves| {
+        let pair = Pair {
+            storage,
+            strategy,
+            ..pair(Condition::OwnAntiAffinity)
+        };
+        let reported = [&["WaitingForNode"][..], &["MovedOff"].repeat(moves)].concat();
+        let labelled = held(seconds, &reported);
+        CALM.complaint(&pair, &ended(&[]), &labelled).is_some()
+    };
+    assert!(!complains("isolateAlways", Storage::InZone, 15 + 5, 1));
+    assert!(complains("isolateAlways", Storage::InZone, 15 + 6, 1));
+    assert!(complains("isolateAlways", Storage::InZone, 15, 2));
+    assert!(complains("isolateAlways", Storage::InZone, 15, 0));
+    assert!(complains("isolateAlways", Storage::None, 5, 1));
+    assert!(complains("true", Storage::InZone, 5, 1));
 }

@@ -2,11 +2,11 @@ use super::*;
 use crate::api_error::ErrorCause;
 use crate::fixture::{
     Caches, Call, Server, at, cluster, enrolment, nothing, observed_pod, observed_set, placeholder,
-    reconciler, run, running,
+    reconciler, running,
 };
 use placement::additions;
 use placement::config::Config;
-use placement::names::RunKey;
+use placement::names::PlaceholderName;
 use placement::plan::{Action, Creation, Decision, Inputs, New, Quota, Read, Target, Unschedulable, plan};
 use placement::statefulset_quota::QuotaBlocker;
 use placement::strategy::Strategy;
@@ -217,19 +217,17 @@ async fn statefulsets_on_all_pages_count() {
 #[tokio::test]
 async fn the_name_of_a_statefulset_shows_that_it_is_the_placeholder_of_another_run() {
     let mut server = Server::start();
-    let other = RunKey {
-        name: "other".into(),
-        uid: "u2".into(),
-        ..run().key
+    let set = |name: &str, run: &str, uid: &str| {
+        let owner = json!({"apiVersion": "tekton.dev/v1", "kind": "PipelineRun", "name": run, "uid": run});
+        json!({"metadata": {"name": name, "uid": uid, "ownerReferences": [owner]}})
     };
-    let owner = json!({"apiVersion": "tekton.dev/v1", "kind": "PipelineRun", "name": "other", "uid": "u2"});
-    let set =
-        |name: &str, uid: &str| json!({"metadata": {"name": name, "uid": uid, "ownerReferences": [owner]}});
+    let [second, third] = ["u2", "u3"].map(PlaceholderName::of_uid);
     let sets = [
-        set("affinity-assistant-1", "s8"),
-        set(other.placeholder().as_str(), "s9"),
+        set("affinity-assistant-1", "u2", "s7"),
+        set(second.as_str(), "u2", "s8"),
+        set(third.as_str(), "u3", "s9"),
     ];
-    let count = json!({"count/statefulsets.apps": "2"});
+    let count = json!({"count/statefulsets.apps": "3"});
     let quota = json!({"metadata": {"name": "few"}, "status": {"hard": count, "used": count}});
     let quotas = json!({"metadata": {}, "items": [quota]});
     for answer in [&quotas, &json!({"metadata": {}, "items": sets}), &quotas].repeat(2) {
@@ -237,16 +235,17 @@ async fn the_name_of_a_statefulset_shows_that_it_is_the_placeholder_of_another_r
     }
     let mut observed = observed();
     observed.run.templates = 1;
-    let (quota, _) = quota_of(&server, &mut observed).await;
-    let placeholder = QuotaBlocker::Placeholder {
-        name: other.placeholder().as_str().into(),
-        uid: "s9".into(),
+    let blocked_by = |name: &PlaceholderName, uid: &str| {
+        let name = name.as_str().to_owned();
+        let uid = uid.to_owned();
+        Some(QuotaBlocker::Placeholder { name, uid })
     };
-    assert_eq!(quota.blocker, Some(placeholder));
+    let (quota, _) = quota_of(&server, &mut observed).await;
+    assert_eq!(quota.blocker, blocked_by(&second, "s8"));
     let mut caches = Caches::ready();
     caches.add_held_run("other", "u2");
     let (quota, _) = quota_in(caches, &server, &mut observed).await;
-    assert_eq!(quota.blocker, None, "the other run is held");
+    assert_eq!(quota.blocker, blocked_by(&third, "s9"), "the other run is held");
 }
 
 #[tokio::test]

@@ -154,7 +154,9 @@ pub(crate) fn release_all(setup: &NodeSetup, installed: &Installation) {
 
 /// Deletes the manifests, and checks that no object with pod-affinity's name is left in any namespace or at cluster scope.
 pub(crate) fn uninstall(setup: &NodeSetup, installed: &Installation) {
-    setup.kubectl(&["delete", "--filename", installed.manifests.to_str().unwrap()]);
+    let manifests = installed.manifests.to_str().unwrap();
+    // The deletion of the namespace may delete an object before kubectl does.
+    setup.kubectl(&["delete", "--ignore-not-found", "--filename", manifests]);
     let ours = "--selector=app.kubernetes.io/name=pod-affinity";
     let kinds = "namespaces,clusterroles,clusterrolebindings,mutatingwebhookconfigurations,statefulsets,pods";
     let left = setup.kubectl(&["get", kinds, ours, "--all-namespaces", "--output=name"]);

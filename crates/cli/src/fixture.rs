@@ -10,8 +10,8 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use placement::config::Config;
 use placement::keys;
 use placement::names::PlaceholderName;
-use placement::plan::Quota;
 use placement::quota_room::RejectedTask;
+use placement::statefulset_quota::Quota;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 

@@ -13,12 +13,12 @@ use k8s_openapi::api::core::v1::{ResourceQuota, ResourceQuotaSpec, ResourceQuota
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{ListParams, PartialObjectMeta};
 use placement::cross_namespace_quota;
-use placement::plan::{Observation, Quota};
+use placement::plan::Observation;
 use placement::quota_room::counts_placeholders;
 use placement::requests::Operation;
 use placement::resources::Resources;
 use placement::run::Run;
-use placement::statefulset_quota::{self, OwnedStatefulSet, Places};
+use placement::statefulset_quota::{self, OwnedStatefulSet, Places, Quota};
 use serde::Deserialize;
 use tracing::debug;
 
@@ -119,10 +119,7 @@ impl Cluster {
             now: observed.now,
             hold_deadline: observed.config.hold_deadline,
         };
-        Ok(Quota {
-            short_of: places.short_of(&quotas, listed),
-            blocker: places.blocker(&quotas, listed),
-        })
+        Ok(places.quota(&quotas, listed))
     }
 
     /// The number of StatefulSets in the namespace, and the StatefulSets of runs.

@@ -95,7 +95,7 @@ mod waiting;
 pub use self::action::{Action, Event, MoveCause, New, PodChange, ReleaseCause, Requeue, Target};
 pub use self::decision::{Decision, IgnoreReason, Step, Wait};
 pub use self::inputs::{
-    AssistantPod, Creation, Group, Inputs, Progress, Quota, Read, TaskCount, Tasks, VolumeConstraints,
+    AssistantPod, Creation, Group, Inputs, Progress, Read, TaskCount, Tasks, VolumeConstraints,
 };
 pub use self::observation::{
     ClusterFacts, Messages, Observation, Placeholder, PlaceholderPod, Repeated, RepeatedSteps, Resize, Shape,

@@ -29,6 +29,15 @@ pub struct OwnedStatefulSet {
     pub is_placeholder: bool,
 }
 
+/// Whether a `ResourceQuota` has room for one more StatefulSet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Quota {
+    /// The quota without room, with its figures.
+    pub short_of: Option<String>,
+    /// What takes the room of the StatefulSets that Tekton creates for this run.
+    pub blocker: Option<QuotaBlocker>,
+}
+
 /// Why a quota has no room for the StatefulSets that Tekton creates for a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum QuotaBlocker {
@@ -63,9 +72,18 @@ pub struct Places<'a> {
 }
 
 impl Places<'_> {
+    /// Whether the quotas have room for the StatefulSets of this run. `listed` is the number of StatefulSets in the
+    /// namespace.
+    pub fn quota(&self, quotas: &[ResourceQuota], listed: usize) -> Quota {
+        Quota {
+            short_of: self.short_of(quotas, listed),
+            blocker: self.blocker(quotas, listed),
+        }
+    }
+
     /// The quota that has no room for a placeholder of this run, with its figures; `None` if the placeholder exists
-    /// already, which the caches may lack. `listed` is the number of StatefulSets in the namespace.
-    pub fn short_of(&self, quotas: &[ResourceQuota], listed: usize) -> Option<String> {
+    /// already, which the caches may lack.
+    fn short_of(&self, quotas: &[ResourceQuota], listed: usize) -> Option<String> {
         if self.has_placeholder(self.run) {
             None
         } else {
@@ -86,7 +104,7 @@ impl Places<'_> {
 
     /// Why a quota has no room for the StatefulSets that Tekton will create for this run, if pod-affinity can change
     /// that. The placeholder of a held run is the last choice, because that run loses the node that it would get.
-    pub fn blocker(&self, quotas: &[ResourceQuota], listed: usize) -> Option<QuotaBlocker> {
+    fn blocker(&self, quotas: &[ResourceQuota], listed: usize) -> Option<QuotaBlocker> {
         if self.missing_assistants(self.run) == 0 {
             return None;
         }

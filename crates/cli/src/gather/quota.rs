@@ -11,9 +11,8 @@ use kube::api::ListParams;
 use placement::coschedule::{Coschedule, FEATURE_FLAGS};
 use placement::keys;
 use placement::placeholder::spec::Spec;
-use placement::plan::Quota;
 use placement::quota_room::RejectedTask;
-use placement::statefulset_quota::{self, OwnedStatefulSet, Places};
+use placement::statefulset_quota::{self, OwnedStatefulSet, Places, Quota};
 use tekton::tasks::TaskRun;
 
 /// The reason of Tekton's event about a rejected pod, and of the TaskRun's condition.
@@ -57,10 +56,7 @@ pub(super) async fn quota(server: &Server, facts: &Facts) -> RequestResult<Quota
         now: facts.now,
         hold_deadline: facts.config().hold_deadline,
     };
-    Ok(Quota {
-        short_of: places.short_of(&quotas, sets.len()),
-        blocker: places.blocker(&quotas, sets.len()),
-    })
+    Ok(places.quota(&quotas, sets.len()))
 }
 
 /// Tekton's flag. Without the right to read the flag, Tekton's default.

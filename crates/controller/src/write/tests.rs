@@ -7,8 +7,8 @@ use crate::fixture::{
 use placement::additions;
 use placement::config::Config;
 use placement::names::PlaceholderName;
-use placement::plan::{Action, Creation, Decision, Inputs, New, Quota, Read, Target, Unschedulable, plan};
-use placement::statefulset_quota::QuotaBlocker;
+use placement::plan::{Action, Creation, Decision, Inputs, New, Read, Target, Unschedulable, plan};
+use placement::statefulset_quota::{Quota, QuotaBlocker};
 use placement::strategy::Strategy;
 use placement::warm::WarmNodes;
 use serde_json::{Value, json};

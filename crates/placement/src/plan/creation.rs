@@ -2,11 +2,11 @@
 
 use super::action::{Action, Event, New, Target};
 use super::decision::{Decision, Wait};
-use super::inputs::{Inputs, Quota, Read};
+use super::inputs::{Inputs, Read};
 use super::observation::Observation;
 use super::{Plan, with_timer, without_timer};
 use crate::attempts::Turn;
-use crate::statefulset_quota::QuotaBlocker;
+use crate::statefulset_quota::{Quota, QuotaBlocker};
 use crate::strategy::Enrolment;
 use std::time::Duration;
 

@@ -2,8 +2,8 @@
 
 use super::{
     Action, ClusterFacts, Creation, Decision, Enrolment, Event, Inputs, Messages, New, Observation,
-    Placeholder, PlaceholderPod, Plan, Quota, Read, Repeated, RepeatedSteps, RequeueMark, RunState, Shape,
-    Spec, Step, Target, TaskCount, Tasks, Unschedulable, WaitingPod, plan,
+    Placeholder, PlaceholderPod, Plan, Read, Repeated, RepeatedSteps, RequeueMark, RunState, Shape, Spec,
+    Step, Target, TaskCount, Tasks, Unschedulable, WaitingPod, plan,
 };
 use crate::attempts::Turn;
 use crate::config::Config;
@@ -13,6 +13,7 @@ use crate::quota_room::RejectedTask;
 use crate::requests::Request;
 use crate::resources::Resources;
 use crate::run::{Run, SpecStatus};
+use crate::statefulset_quota::Quota;
 use crate::strategy::{Isolation, Strategy};
 use jiff::{SignedDuration, Timestamp};
 use std::sync::Arc;

@@ -7,7 +7,7 @@ use super::observation::Repeated;
 use crate::automatic_reserve::{ExpectedRequests, PodUsage};
 use crate::image_pull::Images;
 use crate::quota_room::RejectedTask;
-use crate::statefulset_quota::QuotaBlocker;
+use crate::statefulset_quota::Quota;
 use crate::warm::WarmNodes;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::NodeSelector;
@@ -47,15 +47,6 @@ pub struct Creation {
     pub images: Images,
     /// The quotas of the namespace.
     pub quota: Quota,
-}
-
-/// Whether a `ResourceQuota` has room for one more StatefulSet.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Quota {
-    /// The quota without room, with its figures.
-    pub short_of: Option<String>,
-    /// What takes the room of the StatefulSets that Tekton creates for this run.
-    pub blocker: Option<QuotaBlocker>,
 }
 
 /// What the run's PVCs mean to the placeholder.

@@ -6,7 +6,7 @@ use crate::caps::{Cap, OverCap};
 use crate::config::Config;
 use crate::image_pull::Images;
 use crate::requests::Verb;
-use crate::statefulset_quota::QuotaBlocker;
+use crate::statefulset_quota::{Quota, QuotaBlocker};
 
 #[test]
 fn a_placeholder_is_created_for_a_held_run() {

@@ -5,7 +5,7 @@ use crate::attempts::{Before, Turn};
 use crate::automatic_reserve::PodUsage;
 use crate::caps::{Cap, OverCap};
 use crate::reserve::ReserveSetting;
-use crate::statefulset_quota::QuotaBlocker;
+use crate::statefulset_quota::{Quota, QuotaBlocker};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Toleration;
 use proptest::collection::vec;

@@ -12,8 +12,12 @@ use std::fmt;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use tempfile::NamedTempFile;
 use tokio::runtime::{Handle, Id};
+
+/// An API server answers within a minute, and ends a watch within five.
+const LONGEST_SILENCE: Duration = Duration::from_mins(6);
 
 /// The credentials of a kubeconfig's user.
 pub(crate) enum Credentials<'a> {
@@ -101,6 +105,7 @@ pub(crate) async fn config(kubeconfig: &Path) -> Result<Config> {
     let mut config = Config::from_custom_kubeconfig(Kubeconfig::read_from(kubeconfig)?, &options).await?;
     // kube takes a proxy from the environment, also for an API server on this machine.
     config.proxy_url = None;
+    config.read_timeout = Some(LONGEST_SILENCE);
     Ok(config)
 }
 

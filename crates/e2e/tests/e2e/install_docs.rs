@@ -273,6 +273,7 @@ async fn uninstall(release: Release, heading: &str) {
     let uninstalling = tokio::task::spawn_blocking(move || printed(&uninstall.output().unwrap()));
     let mut others = Vec::new();
     while !uninstalling.is_finished() {
+        bed.check().unwrap();
         let other = RunSpec::new("default", &format!("other-{}", others.len()))
             .task("a", &[])
             .task("b", &["a"])

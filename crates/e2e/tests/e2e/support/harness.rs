@@ -7,7 +7,9 @@ use crate::support::ship_program::compile_release_ahead;
 use crate::support::usage::{self, Account, Waits};
 use clap::Parser;
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::process::ExitCode;
+use std::sync::mpsc::channel;
 use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -23,6 +25,11 @@ const BETWEEN: usize = 4;
 /// Number of tests, and of waits per test, in the report.
 const SLOWEST: usize = 10;
 const WAITS: usize = 3;
+/// A test that takes longer fails, and the other tests continue. Its thread and its testbed end with the process.
+const LONGEST: Duration = Duration::from_mins(30);
+const LONGEST_NIGHTLY: Duration = Duration::from_hours(12);
+/// How long the end of a test waits for its background tasks.
+const LONGEST_END: Duration = Duration::from_secs(10);
 const FIGURES: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/e2e-tests.tsv");
 
 /// Set by CI, where a missing container runtime is an error.
@@ -227,16 +234,28 @@ fn long_ones_early(tests: Vec<&'static Test>) -> Vec<&'static Test> {
 fn trial(test: &'static Test, levels: &[Level], missing: Option<String>, requested: bool) -> Trial {
     let ignored = !levels.contains(&test.level) || (missing.is_some() && requested);
     let run = move || match missing {
-        None => timed(test).map(|()| Completion::Completed),
+        None => within_deadline(test).map(|()| Completion::Completed),
         Some(what) if requested => Err(what.into()),
         Some(what) => Ok(Completion::ignored_with(what)),
     };
     Trial::ignorable_test(test.name(), run).with_ignored_flag(ignored)
 }
 
+/// Runs a test with a deadline, in a thread of its own.
+fn within_deadline(test: &'static Test) -> Result<(), Failed> {
+    let deadline = match test.level {
+        Level::First | Level::Second => LONGEST,
+        Level::Nightly => LONGEST_NIGHTLY,
+    };
+    let (sender, outcome) = channel();
+    std::thread::spawn(move || sender.send(timed(test)));
+    let no_end = |_| Err(format!("the test did not end within {deadline:?}").into());
+    outcome.recv_timeout(deadline).unwrap_or_else(no_end)
+}
+
 fn timed(test: &'static Test) -> Result<(), Failed> {
     let start = Instant::now();
-    let outcome = std::panic::catch_unwind(test.run);
+    let outcome = catch_unwind(test.run);
     ALL_FIGURES
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
@@ -257,7 +276,10 @@ fn message(panic: &(dyn std::any::Any + Send)) -> String {
 /// Runs the future of a test, as `#[e2e_test]` does.
 pub(crate) fn block_on(test: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    runtime.expect("a runtime").block_on(test);
+    let runtime = runtime.expect("a runtime");
+    let outcome = catch_unwind(AssertUnwindSafe(|| runtime.block_on(test)));
+    runtime.shutdown_timeout(LONGEST_END);
+    outcome.unwrap_or_else(|panic| resume_unwind(panic));
 }
 
 fn report() {

@@ -3,7 +3,7 @@
 use super::SOON;
 use super::cert_manager::configurations;
 use super::cli::binary;
-use super::kubectl::{call, file, kubectl, parsed, printed, workspace};
+use super::kubectl::{call, file, kubectl, limited, parsed, printed, workspace};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::Client;
 use placement::keys;
@@ -53,7 +53,7 @@ pub(crate) fn plugins(bed: &Testbed, binary: &Path) -> PathBuf {
 }
 
 pub(crate) fn shell(bed: &Testbed, command: &str, run: &RunSpec) -> Command {
-    let mut shell = Command::new("bash");
+    let mut shell = limited("bash");
     shell
         .args(["-euo", "pipefail", "-c", command])
         .current_dir(bed.folder())

@@ -10,9 +10,17 @@ pub(crate) fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
+/// A command that fails after ten minutes, with all the processes that the command has started: kubectl waits for a silent API
+/// server without limit.
+pub(crate) fn limited(program: &str) -> Command {
+    let mut command = Command::new("timeout");
+    command.args(["--kill-after=10", "600", program]);
+    command
+}
+
 /// A command with the kubeconfig of this cluster.
 pub(crate) fn call(bed: &Testbed, program: &str, arguments: &[&str]) -> Output {
-    let mut command = Command::new(program);
+    let mut command = limited(program);
     command
         .args(arguments)
         .current_dir(workspace())

@@ -16,6 +16,7 @@ use kube::runtime::reflector::{ObjectRef, Store};
 use placement::attempts::Turn;
 use placement::automatic_reserve::{self, ExpectedRequests, Source};
 use placement::config::Config;
+use placement::coschedule::Coschedule;
 use placement::kept_node::KeptNode;
 use placement::keys;
 use placement::names::RunKey;
@@ -86,6 +87,8 @@ pub(crate) struct Remembered {
     pub(crate) invalid_template: Option<String>,
     /// UID of the placeholder's pod that was resized, and the answer of the API server.
     pub(crate) resize: Option<(String, Resize)>,
+    /// Since when the controller makes room in a quota for the run.
+    pub(crate) makes_room_since: Option<Timestamp>,
     /// UID of the placeholder that the controller deleted last. The cache may still have the placeholder.
     pub(crate) deleted: Option<String>,
 }
@@ -144,6 +147,7 @@ impl Stores {
             relaxed: memory.relaxed,
             messages: self.messages(&run.key, set.as_ref(), pod.as_ref(), &memory),
             cluster: self.cluster_facts(&run, pod.as_ref()),
+            makes_room_since: memory.makes_room_since,
             repeated: memory.repeated,
             requeue_in,
             turn: Turn::Now,
@@ -317,13 +321,13 @@ impl Stores {
     }
 
     /// Whether Tekton creates StatefulSets for another run of the namespace that has a part in its quotas.
-    pub(crate) fn has_assistants_beside(&self, run: &RunKey) -> bool {
+    pub(crate) fn has_assistants_beside(&self, run: &RunKey, coschedule: Coschedule) -> bool {
         let others = self.others_in_namespace(run);
-        let with_volumes = others
-            .iter()
-            .filter(|other| other.spec.volumes != Volumes::default());
-        let mut with_volumes = with_volumes.filter_map(|other| other.run());
-        with_volumes.any(|other| other.has_part_in_quotas())
+        let has_assistants =
+            |other: &&Arc<PipelineRun>| coschedule.places_pods() || other.spec.volumes != Volumes::default();
+        let others = others.iter().filter(has_assistants);
+        let mut others = others.filter_map(|other| other.run());
+        others.any(|other| other.has_part_in_quotas())
     }
 
     fn others_in_namespace(&self, run: &RunKey) -> Vec<Arc<PipelineRun>> {

@@ -8,6 +8,7 @@ use crate::index::{Index, Reduced};
 use crate::lists;
 use crate::placeholders::ObjectKey;
 use crate::write::{Cluster, with_timeout};
+use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ResourceQuota, ResourceQuotaSpec, ResourceQuotaStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -104,7 +105,12 @@ impl Cluster {
 
     /// Whether a quota has room for the placeholder's StatefulSet, beside the StatefulSets that Tekton creates for this run and for
     /// other runs.
-    pub(crate) async fn quota(&self, observed: &Observation, others: &[Run]) -> Result<Quota, StepError> {
+    pub(crate) async fn quota(
+        &self,
+        observed: &Observation,
+        others: &[Run],
+        now: Timestamp,
+    ) -> Result<Quota, StepError> {
         let namespace = &observed.run.key.namespace;
         if !self.counts_statefulsets(namespace).await? {
             return Ok(Quota::default());
@@ -116,8 +122,9 @@ impl Cluster {
             run: &observed.run,
             others,
             there: &there,
-            now: observed.now,
+            now,
             hold_deadline: observed.config.hold_deadline,
+            coschedule: observed.cluster.coschedule,
         };
         Ok(places.quota(&quotas, listed))
     }

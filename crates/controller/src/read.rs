@@ -219,7 +219,8 @@ impl Cluster {
     pub(crate) async fn assistants(&self, observed: &Observation) -> Result<Vec<AssistantPod>, StepError> {
         let set = observed.statefulset.as_ref();
         let gave_up_node = set.is_some_and(|set| set.spec.node_given_up().is_some());
-        let keep_tasks_waiting = !observed.waiting.is_empty() && observed.run.assistants() > 0;
+        let keep_tasks_waiting =
+            !observed.waiting.is_empty() && observed.run.assistants(observed.cluster.coschedule) > 0;
         if !gave_up_node && !keep_tasks_waiting {
             return Ok(Vec::new());
         }

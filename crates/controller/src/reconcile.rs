@@ -118,6 +118,7 @@ impl Reconciler {
                 let quota;
                 (quota, turn) = self.quota(observed).await?;
                 if let Some(quota) = quota {
+                    self.makes_room(observed, &quota);
                     inputs.quota = quota.into();
                 }
             }
@@ -186,7 +187,7 @@ impl Reconciler {
     /// counts the StatefulSets and creates a placeholder for one run of the namespace at a time.
     async fn quota(&self, observed: &Observation) -> Result<(Option<Quota>, QuotaTurn), StepError> {
         let run = &observed.run;
-        if !self.may_use_places(observed) || !self.are_places_counted(run).await? {
+        if !self.may_use_places(observed) || !self.are_places_counted(observed).await? {
             return Ok((Some(Quota::default()), QuotaTurn::NotNeeded));
         }
         let Some(lock) = self.memory.turns.quota(run) else {
@@ -194,22 +195,36 @@ impl Reconciler {
         };
         // Observed after the lock is taken, because other runs may create StatefulSets before.
         let others = self.stores.with_part_in_quotas(&run.key);
-        let quota = self.cluster.quota(observed, &others).await?;
+        let quota = self.cluster.quota(observed, &others, (self.clock)()).await?;
         Ok((Some(quota), QuotaTurn::Taken(lock)))
+    }
+
+    /// Remembers since when the plan makes room in a quota for a run whose hold is over.
+    fn makes_room(&self, observed: &Observation, quota: &Quota) {
+        let run = &observed.run;
+        if quota.shortage.is_some() && run.is_hold_over(observed.now, observed.config.hold_deadline) {
+            self.memory.with(&run.key.uid, |entry| {
+                entry.recalled.makes_room_since.get_or_insert(observed.now);
+            });
+        }
     }
 
     /// Whether Tekton creates StatefulSets in the namespace, which a quota could count.
     fn may_use_places(&self, observed: &Observation) -> bool {
         let run = &observed.run;
-        observed.cluster.coschedule != Coschedule::Disabled
-            && (run.assistants() > 0 || self.stores.has_assistants_beside(&run.key))
+        let coschedule = observed.cluster.coschedule;
+        coschedule != Coschedule::Disabled
+            && (run.assistants(coschedule) > 0 || self.stores.has_assistants_beside(&run.key, coschedule))
     }
 
-    /// Whether a quota of the namespace counts StatefulSets. The cache may lack a new quota.
-    async fn are_places_counted(&self, run: &Run) -> Result<bool, StepError> {
-        let namespace = &run.key.namespace;
-        Ok(may_count_statefulsets(&self.stores.quotas, namespace)
-            || self.cluster.counts_statefulsets(namespace).await?)
+    /// Whether a quota of the namespace counts StatefulSets. Before a placeholder is created, the API server is asked as well, because
+    /// the cache may lack a new quota.
+    async fn are_places_counted(&self, observed: &Observation) -> Result<bool, StepError> {
+        let namespace = &observed.run.key.namespace;
+        if may_count_statefulsets(&self.stores.quotas, namespace) {
+            return Ok(true);
+        }
+        Ok(observed.statefulset.is_none() && self.cluster.counts_statefulsets(namespace).await?)
     }
 
     async fn tasks(&self, observed: &mut Observation) -> Result<Tasks, StepError> {

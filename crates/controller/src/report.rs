@@ -219,7 +219,7 @@ fn acted(turns: &Turns, entry: &mut RunMemory, observed: &Observation, step: &St
         | Event::ReserveGivenUp { .. }
         | Event::Released { .. }
         | Event::NodeRecorded { .. }
-        | Event::PlaceFreed { .. }
+        | Event::PlacesFreed { .. }
         | Event::CleanedUp
         | Event::NodeKept => None,
     }

@@ -39,6 +39,7 @@ pub(crate) fn run() -> Run {
         template: PodTemplate::default(),
         claims: Vec::new(),
         over_limit: None,
+        other_claims: 0,
         templates: 0,
         opted_out_tasks: false,
     }

@@ -141,7 +141,7 @@ pub fn of_event(observed: &Observation, event: &Event) -> Vec<Note> {
             starts_over: false,
         } => vec![moves::moves_off(observed, *cause, pod.as_deref())],
         Event::MovedOff { cause, .. } => vec![moves::starts_over(observed, *cause)],
-        Event::PlaceFreed { name, quota } => vec![placeholder::frees_place(name, quota)],
+        Event::PlacesFreed { names, quota } => vec![placeholder::frees_places(names, quota)],
         Event::MadeRoom { tasks } => vec![moves::makes_room(tasks)],
         Event::CleanedUp => vec![cleaned_up(observed)],
         Event::NodeKept => vec![reserved(observed)],

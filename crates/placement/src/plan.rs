@@ -17,7 +17,7 @@
 //! | HeldWithoutPlaceholder | suspend hold | HeldWithoutPlaceholder | a cap has no room: the deadline does not count |
 //! | HeldWithoutPlaceholder | enrol | HeldWithoutPlaceholder | held for a minute |
 //! | HeldWithoutPlaceholder | create placeholder | HeldOnNode, HeldUnscheduled, HeldWithoutPod | a quota has room for the StatefulSet |
-//! | HeldWithoutPlaceholder | free place | HeldWithoutPlaceholder | at the deadline: Tekton needs the room that another run's placeholder takes |
+//! | HeldWithoutPlaceholder | free places | HeldWithoutPlaceholder | at the deadline: Tekton needs the room of placeholders in a quota |
 //! | HeldWithoutPlaceholder | release | RunningWithoutPlaceholder | at the deadline |
 //! | HeldWithoutPod | date hold | HeldWithoutPod | the hold began without a date |
 //! | HeldWithoutPod | enrol | HeldWithoutPod | held for a minute |
@@ -26,6 +26,7 @@
 //! | HeldWithoutPod | leave out images | HeldWithoutPod | a policy may have rejected the image volumes |
 //! | HeldWithoutPod | size within limits | HeldWithoutPod | a LimitRange rejected the pod |
 //! | HeldWithoutPod | give up reserve | HeldWithoutPod | a quota allows less than an automatic reserve |
+//! | HeldWithoutPod | free places | HeldWithoutPod, HeldWithoutPlaceholder | at the deadline: as above |
 //! | HeldWithoutPod | release | RunningWithoutPod | at the deadline, or the pod is impossible |
 //! | HeldUnscheduled | date hold | HeldUnscheduled | the hold began without a date |
 //! | HeldUnscheduled | enrol | HeldUnscheduled | the run waits for a node |
@@ -33,6 +34,7 @@
 //! | HeldUnscheduled | unmount | HeldWithoutPod | the PVCs of the pod cannot be used together |
 //! | HeldUnscheduled | start over | HeldWithoutPlaceholder | the pod is pinned to a node that has no room any more |
 //! | HeldUnscheduled | step back | HeldWithoutPlaceholder | older runs of the kind wait for a node, and no autoscaler adds one |
+//! | HeldUnscheduled | free places | HeldUnscheduled, HeldWithoutPlaceholder | at the deadline: as above |
 //! | HeldUnscheduled | release | RunningUnscheduled | at the deadline, or `release-when: created` |
 //! | HeldOnNode | date hold | HeldOnNode | the hold began without a date |
 //! | HeldOnNode | shrink | HeldOnNode | the pod has a reserve: resize it in place |
@@ -40,9 +42,11 @@
 //! | HeldOnNode | unpin | HeldOnNode | the small pod is on its node |
 //! | HeldOnNode | move off | HeldScaledDown | the node is unusable |
 //! | HeldOnNode | start over | HeldWithoutPlaceholder | the node is unusable, and the run has a reserve |
+//! | HeldOnNode | free places | HeldOnNode, HeldWithoutPlaceholder | at the deadline: as above |
 //! | HeldOnNode | release | RunningOnNode | the node is found, or at the deadline |
 //! | HeldScaledDown | date hold | HeldScaledDown | the hold began without a date |
 //! | HeldScaledDown | return placeholder | HeldWithoutPod | the previous pod has ended: scale up |
+//! | HeldScaledDown | free places | HeldScaledDown, HeldWithoutPlaceholder | at the deadline: as above |
 //! | HeldScaledDown | release | RunningScaledDown | at the deadline |
 //! | Unenrolled | enrol | RunningOnNode, RunningScaledDown, RunningUnscheduled, RunningWithoutPod | the run has lost its labels |
 //! | Unenrolled | delete placeholder | Unenrolled | another client ended the hold before the run had its labels |

@@ -1,5 +1,6 @@
 //! The fields of a PipelineRun that the rules read.
 
+use crate::coschedule::Coschedule;
 use crate::keys;
 use crate::names::RunKey;
 use jiff::{SignedDuration, Timestamp};
@@ -110,6 +111,8 @@ pub struct Run {
     pub over_limit: Option<&'static str>,
     /// The PVCs that the run's workspaces name, in order, without duplicates.
     pub claims: Vec<String>,
+    /// The number of further names of PVCs, which contain parameters.
+    pub other_claims: usize,
     /// The number of workspaces for which Tekton creates a PVC.
     pub templates: usize,
     /// `taskRunSpecs` gives a task the opt-in label with the value `false`.
@@ -143,9 +146,13 @@ impl Run {
         since.map_or(span, |since| remaining(span, since, now))
     }
 
-    /// The number of affinity assistants that Tekton creates for the run: one for each PVC, by default.
-    pub fn assistants(&self) -> usize {
-        self.claims.len() + self.templates
+    /// The number of affinity assistants that Tekton creates for the run.
+    pub fn assistants(&self, coschedule: Coschedule) -> usize {
+        match coschedule {
+            Coschedule::Workspaces => self.claims.len() + self.other_claims + self.templates,
+            Coschedule::PipelineRuns | Coschedule::IsolatePipelineRun => 1,
+            Coschedule::Disabled => 0,
+        }
     }
 
     /// The run has a part in the quotas of its namespace: Tekton creates StatefulSets for the run, or will as soon as pod-affinity or
@@ -154,6 +161,11 @@ impl Run {
         let is_held = self.is_held_by_us() && self.held_from != HeldFrom::OverCap;
         let starts_without_us = self.status != SpecStatus::Pending || self.queued_by_kueue;
         !self.done && !self.deleting && (is_held || self.is_enrolled() && starts_without_us)
+    }
+
+    /// The hold has lasted as long as the configuration allows.
+    pub fn is_hold_over(&self, now: Timestamp, hold_deadline: Duration) -> bool {
+        self.hold_remaining(now, hold_deadline).is_zero()
     }
 
     /// The labels of the run make the run a group.

@@ -1,7 +1,7 @@
 //! Whether a quota of StatefulSets has room for a placeholder. Tekton creates a StatefulSet for each PVC of a run, the
 //! affinity assistants, and fails the run if a quota rejects one. A placeholder must not take their place in the quota.
-//! With `coschedule: disabled`, Tekton creates none, and these rules do not apply.
 
+use crate::coschedule::Coschedule;
 use crate::names::PlaceholderName;
 use crate::quantity::Quantity;
 use crate::quota_room::scopes;
@@ -10,7 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::ResourceQuota;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Text;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// The resource that such a quota counts.
@@ -27,29 +27,35 @@ pub struct OwnedStatefulSet {
     pub uid: String,
     /// The StatefulSet has the name of that run's placeholder.
     pub is_placeholder: bool,
+    /// The StatefulSet is being deleted.
+    pub deleting: bool,
 }
 
-/// Whether a `ResourceQuota` has room for one more StatefulSet.
+/// Whether the quotas of a namespace have room for the StatefulSets of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Quota {
-    /// The quota without room, with its figures.
+    /// The quota without room for a placeholder, with its figures.
     pub short_of: Option<String>,
-    /// What takes the room of the StatefulSets that Tekton creates for this run.
+    /// The quota without room for the StatefulSets that Tekton creates when the run starts.
+    pub shortage: Option<Shortage>,
+}
+
+/// A quota that has no room for the StatefulSets that Tekton creates for a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shortage {
+    /// The quota, with its figures.
+    pub quota: String,
+    /// What takes the room, if pod-affinity can change that.
     pub blocker: Option<QuotaBlocker>,
 }
 
-/// Why a quota has no room for the StatefulSets that Tekton creates for a run.
+/// What takes the room of the StatefulSets that Tekton creates for a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum QuotaBlocker {
-    /// The placeholder of another run.
-    Placeholder {
-        /// Name of its StatefulSet.
-        name: String,
-        /// UID of its StatefulSet.
-        uid: String,
-    },
-    /// A StatefulSet that was deleted and that the quota still counts.
-    DeletedStatefulSet,
+    /// Placeholders.
+    Placeholders(Vec<OwnedStatefulSet>),
+    /// StatefulSets that are deleted and that the quota still counts.
+    DeletedStatefulSets,
 }
 
 /// How long after the start of a run Tekton may create its StatefulSets: Tekton creates them at the start, or a minute
@@ -69,6 +75,8 @@ pub struct Places<'a> {
     pub now: Timestamp,
     /// The longest time that a run is held.
     pub hold_deadline: Duration,
+    /// Tekton's flag, which decides how many StatefulSets Tekton creates.
+    pub coschedule: Coschedule,
 }
 
 impl Places<'_> {
@@ -77,7 +85,7 @@ impl Places<'_> {
     pub fn quota(&self, quotas: &[ResourceQuota], listed: usize) -> Quota {
         Quota {
             short_of: self.short_of(quotas, listed),
-            blocker: self.blocker(quotas, listed),
+            shortage: self.shortage(quotas, listed),
         }
     }
 
@@ -99,33 +107,63 @@ impl Places<'_> {
             .filter(|other| !self.is_released_soon(other));
         let first = waiting.filter(|other| comes_first(other, self.run));
         let theirs = first.map(|other| 1 + self.missing_assistants(other));
-        1 + self.expected_statefulsets() + theirs.sum::<i64>()
+        let soon = |other: &Run| self.is_released_soon(other);
+        1 + self.expected_statefulsets(soon) + theirs.sum::<i64>()
     }
 
-    /// Why a quota has no room for the StatefulSets that Tekton will create for this run, if pod-affinity can change
-    /// that. The placeholder of a held run is the last choice, because that run loses the node that it would get.
-    fn blocker(&self, quotas: &[ResourceQuota], listed: usize) -> Option<QuotaBlocker> {
+    /// The quota that has no room for the StatefulSets that Tekton creates if this run is released now.
+    fn shortage(&self, quotas: &[ResourceQuota], listed: usize) -> Option<Shortage> {
         if self.missing_assistants(self.run) == 0 {
             return None;
         }
-        let mut counts = quotas.iter().filter_map(|quota| Count::from_quota(quota, listed));
-        let full = counts.find(|count| count.has_fewer_free_than(self.expected_statefulsets()))?;
-        if full.used > number(listed) {
-            return Some(QuotaBlocker::DeletedStatefulSet);
-        }
-        let placeholders = self.there.iter().filter(|set| set.is_placeholder);
-        let held = self.others.iter().filter(|other| other.is_held_by_us());
-        let held: BTreeSet<_> = held.map(|other| other.key.uid.as_str()).collect();
-        let placeholder = placeholders.min_by_key(|set| held.contains(set.run.as_str()))?;
-        Some(QuotaBlocker::Placeholder {
-            name: placeholder.name.clone(),
-            uid: placeholder.uid.clone(),
+        let expected = self.expected_statefulsets(|other| !other.is_held_by_us() || self.is_hold_over(other));
+        let (quota, full) = first_short_of(quotas, listed, expected)?;
+        Some(Shortage {
+            quota: full.in_words(quota, expected),
+            blocker: self.blocker(&full, listed, expected),
         })
+    }
+
+    /// The placeholders without which the quota has room, as far as there are any.
+    fn blocker(&self, full: &Count, listed: usize, expected: i64) -> Option<QuotaBlocker> {
+        let deleting = self.there.iter().filter(|set| set.deleting).count();
+        let staying = number(listed.saturating_sub(deleting));
+        let mut placeholders: Vec<_> = self
+            .there
+            .iter()
+            .filter(|set| set.is_placeholder && !set.deleting)
+            .collect();
+        placeholders.sort_by_key(|set| self.last_to_give_way(set));
+        let is_full_without =
+            |number: i64| full.hard + Quantity::of(number) < staying + Quantity::of(expected);
+        let without = (0..).zip(placeholders);
+        let blocking = without.take_while(|(number, _)| is_full_without(*number));
+        let blocking: Vec<_> = blocking.map(|(_, set)| set.clone()).collect();
+        if !blocking.is_empty() {
+            Some(QuotaBlocker::Placeholders(blocking))
+        } else if full.used > staying {
+            Some(QuotaBlocker::DeletedStatefulSets)
+        } else {
+            None
+        }
+    }
+
+    /// The higher, the later the placeholder gives way. A held run whose placeholder gives way loses the node that the
+    /// run would get.
+    fn last_to_give_way(&self, placeholder: &OwnedStatefulSet) -> u8 {
+        let is_of = |other: &&Run| other.key.uid == placeholder.run;
+        match self.others.iter().find(is_of) {
+            _ if placeholder.run == self.run.key.uid => 1,
+            Some(other) if other.is_held_by_us() => 2,
+            Some(_) | None => 0,
+        }
     }
 
     /// The other runs for which Tekton creates StatefulSets.
     fn with_assistants(&self) -> impl Iterator<Item = &Run> {
-        self.others.iter().filter(|other| other.assistants() > 0)
+        self.others
+            .iter()
+            .filter(|other| other.assistants(self.coschedule) > 0)
     }
 
     fn started_long_ago(&self, run: &Run) -> bool {
@@ -139,26 +177,26 @@ impl Places<'_> {
     }
 
     fn is_hold_over(&self, run: &Run) -> bool {
-        run.hold_remaining(self.now, self.hold_deadline).is_zero()
+        run.is_hold_over(self.now, self.hold_deadline)
     }
 
     fn has_placeholder(&self, run: &Run) -> bool {
         self.statefulsets_of(run).any(|set| set.is_placeholder)
     }
 
-    /// The number of StatefulSets that Tekton will create soon: for this run, and for other runs that are released
-    /// soon.
-    fn expected_statefulsets(&self) -> i64 {
+    /// The number of StatefulSets that Tekton will create soon: for this run, and for these other runs.
+    fn expected_statefulsets(&self, counts: impl Fn(&Run) -> bool) -> i64 {
         let others = self
             .with_assistants()
             .filter(|other| !self.started_long_ago(other));
-        let others = others.filter(|other| self.is_released_soon(other));
+        let others = others.filter(|other| counts(other));
         self.missing_assistants(self.run) + others.map(|other| self.missing_assistants(other)).sum::<i64>()
     }
 
     /// The number of assistants of this run that do not exist yet.
     fn missing_assistants(&self, run: &Run) -> i64 {
-        let missing_assistants = run.assistants().saturating_sub(self.existing_assistants(run));
+        let assistants = run.assistants(self.coschedule);
+        let missing_assistants = assistants.saturating_sub(self.existing_assistants(run));
         i64::try_from(missing_assistants).unwrap_or(i64::MAX)
     }
 
@@ -177,14 +215,15 @@ impl Places<'_> {
 /// The first of these quotas with fewer free places than needed, as a text with its figures. `listed` is the number of
 /// StatefulSets in the namespace.
 fn short_of(quotas: &[ResourceQuota], listed: usize, needed: i64) -> Option<String> {
-    let counts = quotas
+    let (quota, count) = first_short_of(quotas, listed, needed)?;
+    Some(count.in_words(quota, needed))
+}
+
+fn first_short_of(quotas: &[ResourceQuota], listed: usize, needed: i64) -> Option<(&ResourceQuota, Count)> {
+    let mut counts = quotas
         .iter()
         .filter_map(|quota| Some((quota, Count::from_quota(quota, listed)?)));
-    let mut short = counts.filter(|(_, count)| count.has_fewer_free_than(needed));
-    short.next().map(|(quota, Count { hard, used })| {
-        let name = quota.metadata.name.as_deref().unwrap_or_default();
-        format!("ResourceQuota {name} ({RESOURCE}: {used} of {hard} used, {needed} needed)")
-    })
+    counts.find(|(_, count)| count.has_fewer_free_than(needed))
 }
 
 impl OwnedStatefulSet {
@@ -197,6 +236,7 @@ impl OwnedStatefulSet {
             is_placeholder: PlaceholderName::of_uid(&run.uid).as_str() == name,
             run: run.uid.clone(),
             uid: metadata.uid.clone()?,
+            deleting: metadata.deletion_timestamp.is_some(),
             name,
         })
     }
@@ -230,6 +270,12 @@ impl Count {
 
     fn has_fewer_free_than(&self, needed: i64) -> bool {
         self.hard < self.used + Quantity::of(needed)
+    }
+
+    fn in_words(&self, quota: &ResourceQuota, needed: i64) -> String {
+        let Self { hard, used } = self;
+        let name = quota.metadata.name.as_deref().unwrap_or_default();
+        format!("ResourceQuota {name} ({RESOURCE}: {used} of {hard} used, {needed} needed)")
     }
 }
 

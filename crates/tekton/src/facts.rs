@@ -102,6 +102,8 @@ pub(crate) fn number(of: &impl Hash) -> u64 {
 pub struct Volumes {
     /// Names of the PVCs that workspaces refer to, in order, without duplicates.
     pub claims: Vec<String>,
+    /// How many further names of PVCs workspaces have that no PVC can have: Tekton replaces the parameters in a name.
+    pub other_claims: usize,
     /// How many PVCs Tekton creates from templates.
     pub templates: usize,
     /// The name of a field that is ignored, because the field is over a limit.
@@ -122,27 +124,28 @@ static WORKSPACES: Fields = Fields::Matching(
 pub(crate) fn volumes<'de, D: Deserializer<'de>>(from: D) -> Result<Volumes, D::Error> {
     let decoded = WORKSPACES.decode(from)?;
     let workspaces = items(&decoded.value).iter();
-    let mut volumes = Volumes {
-        claims: Vec::new(),
-        templates: workspaces.clone().filter(|it| is_made(it)).count(),
-        over_limit: decoded.over_limit.map(|_| "workspaces"),
-    };
-    for name in workspaces.filter_map(claim) {
-        if !volumes.claims.iter().any(|known| known == name) {
-            volumes.claims.push(name.to_owned());
+    let mut names = Vec::new();
+    for name in workspaces.clone().filter_map(claim) {
+        if !names.contains(&name) {
+            names.push(name);
         }
     }
-    Ok(volumes)
+    // The pods of the tasks are invalid with another name, and a request for another name addresses another resource.
+    let (claims, others): (Vec<_>, Vec<_>) = names.into_iter().partition(|name| is_object_name(name));
+    Ok(Volumes {
+        claims: claims.into_iter().map(str::to_owned).collect(),
+        other_claims: others.len(),
+        templates: workspaces.filter(|it| is_made(it)).count(),
+        over_limit: decoded.over_limit.map(|_| "workspaces"),
+    })
 }
 
 fn is_made(workspace: &Value) -> bool {
     workspace["volumeClaimTemplate"].is_object()
 }
 
-/// A name that no PVC can have is left out: the pods of the tasks are invalid with it, and a request for it addresses another resource.
 fn claim(workspace: &Value) -> Option<&str> {
-    let name = workspace["persistentVolumeClaim"]["claimName"].as_str();
-    name.filter(|name| is_object_name(name))
+    workspace["persistentVolumeClaim"]["claimName"].as_str()
 }
 
 static OPTED_OUT: Fields = Fields::Matching(

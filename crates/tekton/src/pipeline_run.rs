@@ -137,6 +137,7 @@ impl PipelineRun {
             template: self.spec.template.typed(),
             over_limit: self.spec.over_limit(),
             claims: self.spec.volumes.claims.clone(),
+            other_claims: self.spec.volumes.other_claims,
             templates: self.spec.volumes.templates,
             opted_out_tasks: self.spec.opted_out_tasks,
         })

@@ -12,6 +12,7 @@ use placement::coschedule::{Coschedule, FEATURE_FLAGS};
 use placement::keys;
 use placement::placeholder::spec::Spec;
 use placement::quota_room::RejectedTask;
+use placement::run::Run;
 use placement::statefulset_quota::{self, OwnedStatefulSet, Places, Quota};
 use tekton::tasks::TaskRun;
 
@@ -37,8 +38,9 @@ pub(super) async fn quota(server: &Server, facts: &Facts) -> RequestResult<Quota
     let others: Vec<_> = others
         .filter(|other| other.has_part_in_quotas() && other.key.uid != run.key.uid)
         .collect();
-    let without_assistants = run.assistants() == 0 && others.iter().all(|other| other.assistants() == 0);
-    if without_assistants || coschedule(server).await == Coschedule::Disabled {
+    let coschedule = coschedule(server).await;
+    let has_assistants = |run: &Run| run.assistants(coschedule) > 0;
+    if !has_assistants(run) && !others.iter().any(has_assistants) {
         return Ok(Quota::default());
     }
     let sets = server
@@ -55,6 +57,7 @@ pub(super) async fn quota(server: &Server, facts: &Facts) -> RequestResult<Quota
         there: &there,
         now: facts.now,
         hold_deadline: facts.config().hold_deadline,
+        coschedule,
     };
     Ok(places.quota(&quotas, sets.len()))
 }

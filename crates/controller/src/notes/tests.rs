@@ -115,16 +115,16 @@ fn the_event_of_a_run_whose_pods_tekton_places_names_the_mode_and_the_remedy() {
 }
 
 #[test]
-fn the_event_of_a_freed_place_names_the_other_placeholder_and_the_quota() {
-    let frees = step_of(Event::PlaceFreed {
-        name: "another".to_owned(),
+fn the_event_of_freed_places_names_the_other_placeholders_and_the_quota() {
+    let frees = step_of(Event::PlacesFreed {
+        names: vec!["another".to_owned(), "third".to_owned()],
         quota: "ResourceQuota few (2 of 2 used)".to_owned(),
     });
     let notes = written(&run(), &frees);
     assert_eq!(reasons(&notes), ["MadeRoom"]);
     for words in [
         "ResourceQuota few (2 of 2 used)",
-        "placeholder another",
+        "another, third",
         "assistants",
         "Raise the quota",
     ] {

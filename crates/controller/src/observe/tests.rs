@@ -130,9 +130,14 @@ fn others_of_the_namespace_have_a_part_in_its_quotas_if_tekton_starts_them_soon_
         caches.add_held_run_with(uid, uid, &with(changes));
     }
     caches.add_held_run_with("mounts-nothing", "u3", &json!({}));
-    assert!(!caches.stores.has_assistants_beside(&run().key));
+    let is_beside = |caches: &Caches, mode| caches.stores.has_assistants_beside(&run().key, mode);
+    assert!(!is_beside(&caches, Coschedule::Workspaces));
+    assert!(
+        is_beside(&caches, Coschedule::IsolatePipelineRun),
+        "also a run without PVCs"
+    );
     caches.add_held_run_with("counts", "u2", &claim);
-    assert!(caches.stores.has_assistants_beside(&run().key));
+    assert!(is_beside(&caches, Coschedule::Workspaces));
     caches.add_held_run_with("runs", "u10", &runs);
     caches.add_held_run_with("queued", "u11", &queued);
     let others = caches.stores.with_part_in_quotas(&run().key).into_iter();

@@ -135,6 +135,42 @@ async fn a_quota_that_the_cache_lacks_keeps_its_room_for_tektons_assistant() {
     assert_eq!(methods(&server), ["GET"; 4]);
 }
 
+/// The quota is full, and a placeholder of another run uses the place.
+#[tokio::test]
+async fn the_time_of_the_first_attempt_to_free_places_is_remembered_from_the_end_of_the_hold_on() {
+    let mut server = Server::start();
+    let (reconciler, ..) = reconciler(&with_quota(), &server);
+    let since = |reconciler: &Reconciler| {
+        reconciler
+            .memory
+            .peek("u1", |entry| entry.recalled.makes_room_since)
+    };
+    for is_over in [false, true] {
+        allow(&mut server, "0");
+        let mut run = with_assistant();
+        if is_over {
+            run.created = Some(at(-99_999_999));
+        }
+        let mut observed = reconciler.observe(run).await.unwrap();
+        reconciler.read_one(Read::Quota, &mut observed).await.unwrap();
+        assert_eq!(since(&reconciler), is_over.then_some(observed.now));
+    }
+}
+
+/// A release asks the API server only if the cache has a quota of StatefulSets.
+#[tokio::test]
+async fn for_a_run_with_a_placeholder_the_cached_quotas_count() {
+    for (mut caches, asked) in [(Caches::ready(), 0), (with_quota(), 3)] {
+        caches.add_set(&with_assistant(), "s1");
+        let mut server = Server::start();
+        allow(&mut server, "3");
+        let (reconciler, ..) = reconciler(&caches, &server);
+        let mut observed = reconciler.observe(with_assistant()).await.unwrap();
+        reconciler.read_one(Read::Quota, &mut observed).await.unwrap();
+        assert_eq!(methods(&server).len(), asked);
+    }
+}
+
 /// Answers the read of a run whose only task has this image and requests a CPU.
 fn define(server: &mut Server, image: &str) {
     let step = json!({"image": image, "computeResources": {"requests": {"cpu": "1"}}});

@@ -8,7 +8,7 @@ use placement::additions;
 use placement::config::Config;
 use placement::names::PlaceholderName;
 use placement::plan::{Action, Creation, Decision, Inputs, New, Read, Target, Unschedulable, plan};
-use placement::statefulset_quota::{Quota, QuotaBlocker};
+use placement::statefulset_quota::{OwnedStatefulSet, Quota, QuotaBlocker};
 use placement::strategy::Strategy;
 use placement::warm::WarmNodes;
 use serde_json::{Value, json};
@@ -235,17 +235,23 @@ async fn the_name_of_a_statefulset_shows_that_it_is_the_placeholder_of_another_r
     }
     let mut observed = observed();
     observed.run.templates = 1;
-    let blocked_by = |name: &PlaceholderName, uid: &str| {
-        let name = name.as_str().to_owned();
-        let uid = uid.to_owned();
-        Some(QuotaBlocker::Placeholder { name, uid })
+    let blocked_by = |run: &str, uid: &str| {
+        let placeholder = OwnedStatefulSet {
+            run: run.to_owned(),
+            name: PlaceholderName::of_uid(run).as_str().to_owned(),
+            uid: uid.to_owned(),
+            is_placeholder: true,
+            deleting: false,
+        };
+        Some(QuotaBlocker::Placeholders(vec![placeholder]))
     };
+    let blocker = |quota: Quota| quota.shortage.and_then(|shortage| shortage.blocker);
     let (quota, _) = quota_of(&server, &mut observed).await;
-    assert_eq!(quota.blocker, blocked_by(&second, "s8"));
+    assert_eq!(blocker(quota), blocked_by("u2", "s8"));
     let mut caches = Caches::ready();
     caches.add_held_run("other", "u2");
     let (quota, _) = quota_in(caches, &server, &mut observed).await;
-    assert_eq!(quota.blocker, blocked_by(&third, "s9"), "the other run is held");
+    assert_eq!(blocker(quota), blocked_by("u3", "s9"), "the other run is held");
 }
 
 #[tokio::test]

@@ -4,11 +4,12 @@
 use crate::support::SOON;
 use crate::support::events::{notes, reasons, until_event};
 use crate::support::objects::quota;
-use crate::support::placeholders::until_no_placeholder;
+use crate::support::placeholders::{sets, until_no_placeholder};
 use crate::support::pvcs::{create_pvc, with_pvc};
 use crate::support::runs::{create, let_end, let_succeed};
 use crate::support::testbeds::fresh;
 use futures::future::join_all;
+use kube::api::ListParams;
 use serde_json::json;
 use testbed::apply::apply_all;
 use testbed::runs::RunSpec;
@@ -18,9 +19,15 @@ const SETS: &str = "count/statefulsets.apps";
 
 /// A run that mounts its own PVC.
 async fn run_with_claim(bed: &Testbed, name: &str) -> RunSpec {
+    unlabelled_run_with_claim(bed, name).await.opted_in("true")
+}
+
+async fn unlabelled_run_with_claim(bed: &Testbed, name: &str) -> RunSpec {
     create_pvc(bed, name, None).await;
-    let run = RunSpec::new("default", name).task("only", &[]).lasting("1s");
-    with_pvc(run, name).opted_in("true")
+    with_pvc(
+        RunSpec::new("default", name).task("only", &[]).lasting("1s"),
+        name,
+    )
 }
 
 #[e2e_test]
@@ -28,7 +35,10 @@ async fn a_run_whose_quota_has_room_only_for_tektons_assistant_starts_without_a_
     let bed = fresh(2).await;
     bed.configure(&[("hold-deadline", Some("5s"))]).await.unwrap();
     quota(&bed, "default", SETS, "1").await;
-    let run = run_with_claim(&bed, "alone").await;
+    create_pvc(&bed, "alone", None).await;
+    let run = RunSpec::new("default", "alone").task("only", &[]).lasting("1s");
+    let run = with_pvc(run, "$(params.claim)").opted_in("true");
+    let run = run.spec("params", json!([{"name": "claim", "value": "alone"}]));
     create(&bed, &run).await;
     until_event(&bed, &run, "PlaceholderRefused").await;
     bed.until_succeeded(&run, SOON).await.unwrap();
@@ -136,4 +146,36 @@ async fn two_runs_whose_holds_end_together_get_the_quota_that_a_placeholder_with
     for run in &runs {
         bed.until_succeeded(run, SOON).await.unwrap();
     }
+}
+
+async fn until_statefulsets(bed: &Testbed, number: usize) {
+    let sets = sets(&bed.client().await.unwrap(), "default");
+    bed.until(format!("{number} StatefulSets"), SOON, async || {
+        let listed = sets.list(&ListParams::default()).await;
+        match listed.map_err(|error| error.to_string())?.items.len() {
+            found if found == number => Ok(()),
+            found => Err(found.to_string()),
+        }
+    })
+    .await
+    .unwrap();
+}
+
+/// The run without the label takes the place of the other run's assistant while the placeholder has no node.
+#[e2e_test]
+async fn a_run_whose_node_is_found_waits_until_the_quota_has_room_for_its_assistant() {
+    let bed = fresh(0).await;
+    quota(&bed, "default", SETS, "2").await;
+    let labelled = run_with_claim(&bed, "labelled").await;
+    create(&bed, &labelled).await;
+    until_statefulsets(&bed, 1).await;
+    let other = unlabelled_run_with_claim(&bed, "unlabelled").await.ending("hang");
+    create(&bed, &other).await;
+    until_statefulsets(&bed, 2).await;
+    bed.add_nodes(&Nodes::new("late", 2)).await.unwrap();
+    until_event(&bed, &labelled, "PlaceholderRefused").await;
+    let_succeed(&bed, &other).await;
+    bed.until_succeeded(&labelled, SOON).await.unwrap();
+    let reported = reasons(&bed.client().await.unwrap(), &labelled).await;
+    assert!(!reported.contains(&"MadeRoom".to_owned()), "{reported:?}");
 }

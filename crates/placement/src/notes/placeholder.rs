@@ -80,12 +80,13 @@ fn meanwhile(run: &Run) -> &'static str {
     }
 }
 
-/// The placeholder of another run used the room in a quota for a StatefulSet of Tekton, without which Tekton fails this run.
-pub(super) fn frees_place(placeholder: &str, quota: &str) -> Note {
+/// Placeholders used the room in a quota for a StatefulSet of Tekton, without which Tekton fails this run.
+pub(super) fn frees_places(placeholders: &[String], quota: &str) -> Note {
+    let placeholders = placeholders.join(", ");
     let text = format!(
         "{quota} has no room for the StatefulSets that Tekton creates for this run's PVCs (affinity assistants), and Tekton fails a \
-         run if the quota refuses one. The hold of this run is over, so the controller deleted the placeholder {placeholder} of \
-         another run, which goes on without one. Raise the quota by one for each labelled run at a time."
+         run if the quota refuses one. The hold of this run is over, so the controller deleted placeholders, whose runs go on without \
+         one: {placeholders}. Raise the quota by one for each labelled run at a time."
     );
     note(Reason::MadeRoom, text)
 }

@@ -149,10 +149,10 @@ pub enum Event {
         /// The TaskRuns whose pods the quota rejected.
         tasks: Vec<RejectedTask>,
     },
-    /// The placeholder of another run was deleted, to make room for StatefulSets of Tekton.
-    PlaceFreed {
-        /// The name of the placeholder.
-        name: String,
+    /// Placeholders were deleted, to make room for StatefulSets of Tekton.
+    PlacesFreed {
+        /// The names of the placeholders.
+        names: Vec<String>,
         /// The quota and its figures.
         quota: String,
     },

@@ -6,7 +6,7 @@ use super::inputs::{Inputs, Read};
 use super::observation::Observation;
 use super::{Plan, with_timer, without_timer};
 use crate::attempts::Turn;
-use crate::statefulset_quota::{Quota, QuotaBlocker};
+use crate::statefulset_quota::{OwnedStatefulSet, QuotaBlocker, Shortage};
 use crate::strategy::Enrolment;
 use std::time::Duration;
 
@@ -39,29 +39,26 @@ pub(super) fn create(observed: &Observation, inputs: &Inputs, enrolment: Enrolme
     )))
 }
 
-/// Deletes the placeholder of another run if a quota then has room for the StatefulSets that Tekton creates for this
-/// run.
-pub(super) fn free_place(inputs: &Inputs) -> Result<Option<Plan>, Read> {
-    let Quota {
-        short_of: Some(quota),
-        blocker: Some(blocker),
-    } = inputs.quota.get()?.clone()
-    else {
-        return Ok(None);
-    };
-    let decision = match blocker {
-        QuotaBlocker::DeletedStatefulSet => Decision::Wait(Wait::Places { quota }),
-        QuotaBlocker::Placeholder { name, uid } => {
-            let event = Event::PlaceFreed {
-                name: name.clone(),
-                quota,
-            };
-            Decision::act(
-                "free_place",
-                event,
-                [Action::Delete(Target::OtherPlaceholder { name, uid })],
-            )
+/// Deletes placeholders that take the room of the StatefulSets that Tekton creates for this run.
+pub(super) fn free_places(observed: &Observation, shortage: &Shortage) -> Option<Plan> {
+    let quota = shortage.quota.clone();
+    let decision = match shortage.blocker.as_ref()? {
+        QuotaBlocker::DeletedStatefulSets => Decision::Wait(Wait::Places { quota }),
+        QuotaBlocker::Placeholders(placeholders) => {
+            let names = placeholders.iter().map(|set| set.name.clone()).collect();
+            let targets = placeholders.iter().map(|set| target(observed, set));
+            let deletions: Vec<_> = targets.map(Action::Delete).collect();
+            Decision::act("free_places", Event::PlacesFreed { names, quota }, deletions)
         }
     };
-    Ok(Some(with_timer(decision, RECOUNTED_IN)))
+    Some(with_timer(decision, RECOUNTED_IN))
+}
+
+fn target(observed: &Observation, placeholder: &OwnedStatefulSet) -> Target {
+    let (name, uid) = (placeholder.name.clone(), placeholder.uid.clone());
+    if placeholder.run == observed.run.key.uid {
+        Target::Placeholder(uid)
+    } else {
+        Target::OtherPlaceholder { name, uid }
+    }
 }

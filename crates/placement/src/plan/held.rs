@@ -24,7 +24,7 @@ use std::time::Duration;
 
 /// After this time a held run is enrolled, or at once if its placeholder is unschedulable.
 const ENROLLED_AFTER: Duration = Duration::from_mins(1);
-/// How long after its deadline a hold may last while the plan makes room in a quota for the run's affinity assistants.
+/// How long a hold may last longer while the plan makes room in a quota for the run's affinity assistants.
 const ROOM_WITHIN: Duration = Duration::from_secs(15);
 
 /// A release at the deadline never waits for an input.
@@ -34,20 +34,15 @@ pub(super) fn on_held(observed: &Observation, inputs: &Inputs, enrolment: Enrolm
     }
     let remaining = hold_remaining(observed, observed.config.hold_deadline);
     let obstacle = obstacle(observed, inputs);
-    match reason_to_release(observed, obstacle == Ok(None), remaining) {
-        Some(ReleaseCause::Deadline) => {
-            let release = without_timer(release(observed, ReleaseCause::Deadline, Some(enrolment)));
-            Ok(free_place(observed, inputs)?.unwrap_or(release))
-        }
-        Some(cause) => Ok(without_timer(release(observed, cause, Some(enrolment)))),
-        None => {
-            let plan = match obstacle? {
-                Some(plan) => plan,
-                None => await_node(observed, inputs, enrolment)?,
-            };
-            Ok(plan.no_later_than(remaining))
-        }
+    if let Some(cause) = reason_to_release(observed, obstacle == Ok(None), remaining) {
+        let release = without_timer(release(observed, cause, Some(enrolment)));
+        return Ok(await_places(observed, inputs, remaining)?.unwrap_or(release));
     }
+    let plan = match obstacle? {
+        Some(plan) => plan,
+        None => await_node(observed, inputs, enrolment)?,
+    };
+    Ok(plan.no_later_than(remaining))
 }
 
 /// While a cap has no room for the run, the hold has no date, so that its deadline does not count. The run gets the labels of its
@@ -85,19 +80,24 @@ fn reason_to_release(observed: &Observation, clear: bool, remaining: Duration) -
     }
 }
 
-/// Makes room in a quota for Tekton's assistants before the release at the deadline, because the placeholder of another
-/// run takes their place.
-fn free_place(observed: &Observation, inputs: &Inputs) -> Result<Option<Plan>, Read> {
-    let is_late = hold_remaining(
-        observed,
-        observed.config.hold_deadline.saturating_add(ROOM_WITHIN),
-    )
-    .is_zero();
-    if is_late || observed.statefulset.is_some() || observed.run.assistants() == 0 {
-        Ok(None)
-    } else {
-        creation::free_place(inputs)
+/// Waits for room in a quota for Tekton's assistants, because Tekton fails the run if the quota rejects one. When the
+/// hold is over, placeholders make room.
+fn await_places(observed: &Observation, inputs: &Inputs, remaining: Duration) -> Result<Option<Plan>, Read> {
+    let is_late = observed
+        .makes_room_since
+        .is_some_and(|since| observed.remaining(since, ROOM_WITHIN).is_zero());
+    if is_late || observed.run.assistants(observed.cluster.coschedule) == 0 {
+        return Ok(None);
     }
+    let Some(shortage) = &inputs.quota.get()?.shortage else {
+        return Ok(None);
+    };
+    if remaining.is_zero() {
+        return Ok(creation::free_places(observed, shortage));
+    }
+    let quota = shortage.quota.clone();
+    let wait = with_timer(Decision::Wait(Wait::Places { quota }), creation::RETRY_ROOM);
+    Ok(Some(wait.no_later_than(remaining)))
 }
 
 /// With `release-when: created`, a placeholder that exists is enough, unless it has a reserve: the tasks would not fit

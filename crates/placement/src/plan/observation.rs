@@ -43,6 +43,8 @@ pub struct Observation {
     pub messages: Messages,
     /// Facts about the cluster and the run's namespace.
     pub cluster: ClusterFacts,
+    /// Since when the controller makes room in a quota for the run, whose hold is over.
+    pub makes_room_since: Option<Timestamp>,
     /// The steps of this run that are repeated only after a pause.
     pub repeated: RepeatedSteps,
     /// How long the plan waits for the StatefulSet controller before it requeues the StatefulSet.
@@ -218,6 +220,7 @@ impl Observation {
             relaxed: false,
             messages: Messages::default(),
             cluster: ClusterFacts::default(),
+            makes_room_since: None,
             repeated: RepeatedSteps::default(),
             requeue_in: Duration::ZERO,
             turn: Turn::Now,

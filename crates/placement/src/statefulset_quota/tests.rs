@@ -22,6 +22,7 @@ fn among<'a>(run: &'a Run, others: &'a [Run], there: &'a [OwnedStatefulSet]) -> 
         there,
         now: Timestamp::from_second(NOW).unwrap(),
         hold_deadline: Duration::from_secs(100),
+        coschedule: Coschedule::default(),
     }
 }
 
@@ -53,6 +54,7 @@ fn placeholder(run: &Run) -> OwnedStatefulSet {
         uid: format!("placeholder of {}", run.key.uid),
         name,
         is_placeholder: true,
+        deleting: false,
     }
 }
 
@@ -62,6 +64,7 @@ fn assistant(run: &Run) -> OwnedStatefulSet {
         name: "affinity-assistant-1".to_owned(),
         uid: format!("assistant of {}", run.key.uid),
         is_placeholder: false,
+        deleting: false,
     }
 }
 
@@ -72,6 +75,25 @@ fn a_run_needs_a_place_for_its_placeholder_and_one_for_each_assistant() {
     three.claims = vec!["cache".to_owned(), "data".to_owned()];
     assert_eq!(places(&three, &[], &[]), 4);
     assert_eq!(places(&three, &[], &[assistant(&three)]), 3);
+    three.other_claims = 1;
+    assert_eq!(places(&three, &[], &[]), 5, "the name of a PVC is a parameter");
+}
+
+#[test]
+fn tektons_flag_decides_how_many_assistants_a_run_gets() {
+    let (own, older) = (run("m", 2, 2), run("a", 1, 0));
+    let needed = |coschedule| {
+        let others = [older.clone()];
+        let places = among(&own, &others, &[]);
+        Places { coschedule, ..places }.needed()
+    };
+    let modes = [
+        Coschedule::Workspaces,
+        Coschedule::Disabled,
+        Coschedule::PipelineRuns,
+        Coschedule::IsolatePipelineRun,
+    ];
+    assert_eq!(modes.map(needed), [3, 1, 4, 4]);
 }
 
 #[test]
@@ -153,7 +175,8 @@ fn in_its_way(
     there: &[OwnedStatefulSet],
     quota: ResourceQuota,
 ) -> Option<QuotaBlocker> {
-    among(run, others, there).blocker(&[quota], there.len())
+    let shortage = among(run, others, there).shortage(&[quota], there.len());
+    shortage.and_then(|shortage| shortage.blocker)
 }
 
 #[test]
@@ -182,11 +205,55 @@ fn the_placeholder_of_a_held_run_blocks_only_if_no_other_placeholder_does() {
     assert_eq!(way(&there), Some(blocked_by(&other)));
     let without_placeholder = [placeholder(&held), assistant(&other), assistant(&other)];
     assert_eq!(way(&without_placeholder), Some(blocked_by(&held)));
+    let with_own = [placeholder(&held), placeholder(&own), assistant(&other)];
+    assert_eq!(way(&with_own), Some(blocked_by(&own)));
 }
 
 fn blocked_by(run: &Run) -> QuotaBlocker {
-    let OwnedStatefulSet { name, uid, .. } = placeholder(run);
-    QuotaBlocker::Placeholder { name, uid }
+    QuotaBlocker::Placeholders(vec![placeholder(run)])
+}
+
+/// Of ten runs whose holds end together, the first frees the places of all.
+#[test]
+fn as_many_placeholders_block_as_there_are_places_missing() {
+    let own = run("a", -60, 2);
+    let over = [run("b", -60, 1), run("c", -60, 1)];
+    let running = ["d", "e", "f", "g", "h"].map(|uid| released(run(uid, 1, 0)));
+    let there: Vec<_> = running.iter().map(placeholder).collect();
+    let others = [over.as_slice(), running.as_slice()].concat();
+    let blocking = |there: &[_], hard| in_its_way(&own, &others, there, quota(hard, "5"));
+    let all = |number: usize| Some(QuotaBlocker::Placeholders(there[..number].to_vec()));
+    assert_eq!(
+        ["9", "8", "6", "5", "3"].map(|hard| blocking(&there, hard)),
+        [None, all(1), all(3), all(4), all(5)]
+    );
+    let mut ending = there.clone();
+    for set in &mut ending[1..] {
+        set.deleting = true;
+    }
+    assert_eq!(blocking(&ending, "5"), Some(QuotaBlocker::DeletedStatefulSets));
+    assert_eq!(blocking(&ending, "4"), all(1));
+}
+
+/// The node of the placeholder was found: the run does not wait for runs that are still held.
+#[test]
+fn a_run_that_is_released_counts_other_runs_only_if_they_are_released_or_their_holds_are_over() {
+    let (own, held) = (run("a", 9, 1), run("b", 1, 1));
+    let there = [placeholder(&own), placeholder(&held), assistant(&run("c", 1, 1))];
+    let short = |other: Run| {
+        let others = [other];
+        among(&own, &others, &there).shortage(&[quota("4", "3")], 3)
+    };
+    assert_eq!(short(held.clone()), None);
+    let full = short(released(held)).unwrap();
+    assert_eq!(
+        (full.quota.as_str(), full.blocker),
+        (
+            "ResourceQuota few (count/statefulsets.apps: 3 of 4 used, 2 needed)",
+            Some(QuotaBlocker::Placeholders(vec![there[1].clone()]))
+        )
+    );
+    assert!(short(run("b", 1 - 100, 1)).is_some());
 }
 
 /// The first run is released, and Tekton has yet to create its assistant, so its place is not free for the second run.
@@ -212,7 +279,7 @@ fn a_deleted_statefulset_blocks_a_run_while_the_quota_counts_it() {
     let own = run("a", 9, 1);
     assert_eq!(
         in_its_way(&own, &[], &[assistant(&run("b", 1, 1))], quota("2", "2")),
-        Some(QuotaBlocker::DeletedStatefulSet)
+        Some(QuotaBlocker::DeletedStatefulSets)
     );
 }
 

@@ -4,9 +4,10 @@ use super::*;
 use crate::attempts::{Before, Turn};
 use crate::caps::{Cap, OverCap};
 use crate::config::Config;
+use crate::coschedule::Coschedule;
 use crate::image_pull::Images;
 use crate::requests::Verb;
-use crate::statefulset_quota::{Quota, QuotaBlocker};
+use crate::statefulset_quota::{OwnedStatefulSet, Quota, QuotaBlocker, Shortage};
 
 #[test]
 fn a_placeholder_is_created_for_a_held_run() {
@@ -35,9 +36,20 @@ fn labels_of_the_run_are_read_before_its_placeholder_copies_them() {
 }
 
 fn no_room(quota: &str, blocker: Option<QuotaBlocker>) -> Quota {
+    let quota = quota.to_owned();
     Quota {
-        short_of: Some(quota.to_owned()),
-        blocker,
+        short_of: Some(quota.clone()),
+        shortage: Some(Shortage { quota, blocker }),
+    }
+}
+
+fn placeholder_of(run: &str, uid: &str) -> OwnedStatefulSet {
+    OwnedStatefulSet {
+        run: run.to_owned(),
+        name: format!("placeholder of {run}"),
+        uid: uid.to_owned(),
+        is_placeholder: true,
+        deleting: false,
     }
 }
 
@@ -57,66 +69,97 @@ fn no_placeholder_is_created_if_the_affinity_assistants_need_the_room_in_the_quo
     assert_eq!(short(over).decision, released(ReleaseCause::Deadline, None));
 }
 
+const NO_BLOCKER: Option<QuotaBlocker> = None;
+
+fn waits_for_places() -> Decision {
+    Decision::Wait(Wait::Places {
+        quota: "few".to_owned(),
+    })
+}
+
+/// A held run with one PVC, this long after its deadline. A quota has no room for Tekton's assistant.
+fn at_deadline(scene: Scene, late: i64, blocker: Option<QuotaBlocker>) -> Scene {
+    let deadline = i64::try_from(Config::default().hold_deadline.as_secs()).unwrap();
+    let scene = scene.in_group(UID).created_ago(deadline + late);
+    let scene = scene.change(|scene| scene.run.templates = 1);
+    scene.short_of(no_room("few", blocker))
+}
+
 /// Tekton fails a run if a quota rejects its assistants. Without the opt-in label, no placeholder would take their
 /// place.
 #[test]
-fn a_run_at_its_deadline_frees_a_place_in_the_quota_before_its_release() {
-    let deadline = i64::try_from(Config::default().hold_deadline.as_secs()).unwrap();
-    let with = |templates, late, quota: Option<Quota>| {
-        let scene = held().in_group(UID).created_ago(deadline + late);
-        let scene = scene.change(|scene| scene.run.templates = templates);
-        match quota {
-            Some(quota) => scene.short_of(quota).plan(),
-            None => scene.unread(Read::Quota).unread(Read::Creation).plan(),
-        }
+fn a_run_at_its_deadline_frees_places_in_the_quota_before_its_release() {
+    let placeholders =
+        || QuotaBlocker::Placeholders(vec![placeholder_of("u2", "s2"), placeholder_of("u3", "s3")]);
+    let at = |late, blocker| at_deadline(held(), late, Some(blocker));
+    let event = Event::PlacesFreed {
+        names: vec!["placeholder of u2".to_owned(), "placeholder of u3".to_owned()],
+        quota: "few".to_owned(),
     };
-    let few = |blocker| Some(no_room("few", blocker));
-    let placeholder = || {
-        Some(QuotaBlocker::Placeholder {
-            name: "another".to_owned(),
-            uid: "u9".to_owned(),
+    let delete = |run: &str, uid: &str| {
+        Action::Delete(Target::OtherPlaceholder {
+            name: format!("placeholder of {run}"),
+            uid: uid.to_owned(),
         })
     };
-    let event = Event::PlaceFreed {
-        name: "another".to_owned(),
-        quota: "few".to_owned(),
-    };
-    let delete = Action::Delete(Target::OtherPlaceholder {
-        name: "another".to_owned(),
-        uid: "u9".to_owned(),
-    });
-    let frees = Decision::act("free_place", event, [delete]);
-    let waits = Decision::Wait(Wait::Places {
-        quota: "few".to_owned(),
-    });
-    assert_eq!(with(1, 0, None).decision, Decision::Read(Read::Quota));
-    assert_eq!(with(1, 0, few(placeholder())), in_seconds(frees, 1));
+    let frees = Decision::act("free_places", event, [delete("u2", "s2"), delete("u3", "s3")]);
+    assert_eq!(at(0, placeholders()).plan(), in_seconds(frees, 1));
     assert_eq!(
-        with(1, 14, few(Some(QuotaBlocker::DeletedStatefulSet))),
-        in_seconds(waits.clone(), 1)
+        at(14, QuotaBlocker::DeletedStatefulSets).plan(),
+        in_seconds(waits_for_places(), 1)
     );
     assert_eq!(
-        with(1, -1, few(placeholder())),
-        in_seconds(waits, 1),
+        at(-1, placeholders()).plan(),
+        in_seconds(waits_for_places(), 1),
         "it may wait"
     );
-    let over = [
-        with(1, 15, None),
-        with(1, 15, few(placeholder())),
-        with(1, 0, few(None)),
-        with(1, 0, Some(Quota::default())),
-        with(0, 0, None),
-    ];
-    for plan in over {
-        assert_eq!(plan.decision, released(ReleaseCause::Deadline, None), "{plan:?}");
+    assert_eq!(
+        at(0, placeholders()).unread(Read::Quota).decision(),
+        Decision::Read(Read::Quota)
+    );
+    let enough = at(0, placeholders()).short_of(Quota::default());
+    let disabled = at(0, placeholders()).change(|scene| scene.cluster.coschedule = Coschedule::Disabled);
+    let without_pvc = at(0, placeholders()).change(|scene| scene.run.templates = 0);
+    for scene in [enough, at_deadline(held(), 0, NO_BLOCKER), disabled, without_pvc] {
+        assert_eq!(scene.decision(), released(ReleaseCause::Deadline, None));
     }
 }
 
+/// The controller may have been down at the deadline.
 #[test]
-fn a_run_with_a_placeholder_frees_no_place_in_the_quota_at_its_deadline() {
-    let late = held().with_pod().created_ago(600);
-    let unread = late.change(|scene| scene.run.templates = 1).unread(Read::Quota);
-    assert_eq!(unread.decision(), released(ReleaseCause::Deadline, None));
+fn a_run_waits_for_places_for_fifteen_seconds_after_the_controller_began_to_free_them() {
+    let since = |seconds: i64| {
+        let scene = at_deadline(held(), 9999, Some(QuotaBlocker::DeletedStatefulSets));
+        scene.change(|scene| scene.makes_room_since = Some(ago(seconds)))
+    };
+    assert_eq!(since(14).decision(), waits_for_places());
+    assert_eq!(since(15).decision(), released(ReleaseCause::Deadline, None));
+    assert_eq!(
+        since(15).unread(Read::Quota).decision(),
+        released(ReleaseCause::Deadline, None)
+    );
+}
+
+/// Another run without the opt-in label took the place of the assistant while the placeholder waited for its node.
+#[test]
+fn a_run_with_a_node_waits_for_the_place_of_its_assistant_and_gives_up_its_placeholder_at_the_deadline() {
+    let with = |late, blocker| at_deadline(held().on(NODE), late, blocker);
+    assert_eq!(with(-60, NO_BLOCKER).plan(), in_seconds(waits_for_places(), 30));
+    assert_eq!(with(-9, NO_BLOCKER).plan(), in_seconds(waits_for_places(), 9));
+    let own = QuotaBlocker::Placeholders(vec![placeholder_of(UID, SET)]);
+    assert_eq!(with(-60, Some(own.clone())).decision(), waits_for_places());
+    let frees = with(0, Some(own)).decision();
+    let Decision::Act(step) = frees else {
+        panic!("{frees:?}")
+    };
+    assert_eq!(
+        step.actions,
+        [Action::Delete(Target::Placeholder(SET.to_owned()))]
+    );
+    let has_room = with(-60, NO_BLOCKER).short_of(Quota::default());
+    for scene in [has_room, with(0, NO_BLOCKER)] {
+        assert_eq!(scene.decision(), released(ReleaseCause::NodeFound, Some(NODE)),);
+    }
 }
 
 /// A run without a placeholder is enrolled like a run with one, because a user may cancel it while it is held.

@@ -17,7 +17,7 @@ use scenes::{anything, over_cap};
 pub(super) mod reading;
 pub(super) mod scenes;
 
-/// How long after its deadline a run may be held while a place in a quota is freed for it.
+/// How much longer a run may be held while places in a quota are freed for it.
 const FOR_A_PLACE: Duration = Duration::from_secs(15);
 
 proptest! {
@@ -39,10 +39,12 @@ proptest! {
     #[test]
     fn a_hold_ends_exactly_at_its_deadline_unless_a_place_in_a_quota_is_freed(
         mut scene in anything(), age in prop_oneof![any::<u16>(), 590..630_u16], from_creation in any::<bool>(),
+        waited in 0..30_u8,
         met in tally(&[("held", 50), ("released", 300), ("frees a place", 3), ("over a cap", 3)]),
     ) {
         scene.run.held_from = if from_creation { HeldFrom::Creation } else { HeldFrom::Release(ago(age.into())) };
         scene.run.created = Some(ago(if from_creation { age.into() } else { 99_999 }));
+        scene.makes_room_since = Some(ago(waited.into()));
         let deadline = scene.config.hold_deadline;
         if !(scene.run.is_held_by_us() && goes_on(&scene)) {
             return Ok(());
@@ -55,7 +57,7 @@ proptest! {
             return Ok(());
         }
         match Duration::from_secs(age.into()).checked_sub(deadline) {
-            Some(late) if late < FOR_A_PLACE && needs_a_place(&scene) => {
+            Some(_) if Duration::from_secs(waited.into()) < FOR_A_PLACE && needs_a_place(&scene) => {
                 met.count("frees a place");
                 prop_assert!(frees_a_place(&plan.decision), "{plan:?}");
             }
@@ -225,8 +227,8 @@ proptest! {
     fn a_placeholder_always_returns_if_it_may_and_no_quota_prevents_it(
         scene in anything(), met in tally(&[("back", 30)]),
     ) {
-        let released = matches!(name(&scene), "release" | "date_hold");
-        if may_come_back(&scene) && !keeps_away(&scene) && !released {
+        let hold_ends = matches!(name(&scene), "release" | "date_hold" | "quota" | "free_places" | "places");
+        if may_come_back(&scene) && !keeps_away(&scene) && !hold_ends {
             met.count("back");
             let expected = if is_read(&scene, Read::Assistants) { "return_placeholder" } else { "assistants" };
             prop_assert_eq!(name(&scene), expected);
@@ -361,7 +363,7 @@ proptest! {
         scene in anything(),
         met in tally(&[
             ("adopt_pod", 20), ("size_within_limits", 5), ("create_placeholder", 30), ("date_hold", 3),
-            ("delete_placeholder", 200), ("enrol", 30), ("return_placeholder", 50), ("free_place", 5),
+            ("delete_placeholder", 200), ("enrol", 30), ("return_placeholder", 50), ("free_places", 5),
             ("give_up_reserve", 5), ("keep_pod", 20), ("keep_node", 5), ("make_room", 20), ("move_off", 30), ("requeue_statefulset", 10),
             ("record_node", 10), ("recreate_small", 10), ("release", 100), ("retry_tasks", 10),
             ("shrink", 10), ("start_over", 10), ("unmount", 10), ("unpin", 10), ("requeue_tasks", 10), ("unenrol", 20),

@@ -3,6 +3,7 @@
 use super::super::*;
 use crate::attempts::{Before, Turn};
 use crate::requests::{Object, Request, Verb};
+use crate::statefulset_quota::Shortage;
 use json_patch::PatchOperation;
 use serde_json::Value;
 
@@ -131,15 +132,16 @@ pub(super) fn may_come_back(scene: &Scene) -> bool {
 /// Tekton creates StatefulSets for this run when it starts, and a quota has no room for them that the plan could free,
 /// or was not read.
 pub(super) fn needs_a_place(scene: &Scene) -> bool {
+    let is_blocked = |shortage: &Shortage| shortage.blocker.is_some();
     let quota = scene.inputs.quota.get();
-    let can_be_freed = quota.map_or(true, |quota| quota.short_of.is_some() && quota.blocker.is_some());
-    is_opted_in(scene) && scene.statefulset.is_none() && scene.run.assistants() > 0 && can_be_freed
+    let can_be_freed = quota.map_or(true, |quota| quota.shortage.as_ref().is_some_and(is_blocked));
+    is_opted_in(scene) && scene.run.assistants(scene.cluster.coschedule) > 0 && can_be_freed
 }
 
 pub(super) fn frees_a_place(decision: &Decision) -> bool {
     match decision {
         Decision::Read(Read::Quota) | Decision::Wait(Wait::Places { .. }) => true,
-        Decision::Act(step) => matches!(step.event, Some(Event::PlaceFreed { .. })),
+        Decision::Act(step) => matches!(step.event, Some(Event::PlacesFreed { .. })),
         Decision::Ignore(_) | Decision::Wait(_) | Decision::Read(_) => false,
     }
 }
@@ -167,7 +169,7 @@ pub(super) fn rests_on(scene: &Scene, name: &str) -> Option<Read> {
     let records_usage = run.succeeded && run.used.is_none() && size::is_automatic(run, &scene.config);
     match name {
         "create_placeholder" => Some(Read::Creation),
-        "free_place" => Some(Read::Quota),
+        "free_places" => Some(Read::Quota),
         "move_off" => Some(Read::Tasks),
         "make_room" | "retry_tasks" => Some(Read::RejectedTasks),
         "requeue_tasks" | "return_placeholder" => Some(Read::Assistants),

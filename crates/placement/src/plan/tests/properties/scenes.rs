@@ -5,7 +5,7 @@ use crate::attempts::{Before, Turn};
 use crate::automatic_reserve::PodUsage;
 use crate::caps::{Cap, OverCap};
 use crate::reserve::ReserveSetting;
-use crate::statefulset_quota::{Quota, QuotaBlocker};
+use crate::statefulset_quota::{OwnedStatefulSet, Quota, QuotaBlocker, Shortage};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Toleration;
 use proptest::collection::vec;
@@ -145,8 +145,13 @@ const ANSWERS: &[Change] = &[
     |scene| unread(scene, Read::Creation),
     |scene| unread(scene, Read::Quota),
     |scene| no_room(scene, None),
-    |scene| no_room(scene, Some(QuotaBlocker::DeletedStatefulSet)),
-    |scene| no_room(scene, Some(another_placeholder())),
+    |scene| no_room(scene, Some(QuotaBlocker::DeletedStatefulSets)),
+    |scene| no_room(scene, Some(placeholder_of("another", "another-set-uid"))),
+    |scene| {
+        if scene.statefulset.is_some() {
+            no_room(scene, Some(placeholder_of(UID, SET)));
+        }
+    },
     |scene| unread(scene, Read::Usage),
     |scene| *scene = scene.clone().failed_create("exceeded quota: tight"),
     |scene| {
@@ -193,15 +198,21 @@ fn unread(scene: &mut Scene, read: Read) {
 }
 
 fn no_room(scene: &mut Scene, blocker: Option<QuotaBlocker>) {
-    let short_of = Some("ResourceQuota few".to_owned());
-    *scene = scene.clone().short_of(Quota { short_of, blocker });
+    let quota = "ResourceQuota few".to_owned();
+    *scene = scene.clone().short_of(Quota {
+        short_of: Some(quota.clone()),
+        shortage: Some(Shortage { quota, blocker }),
+    });
 }
 
-fn another_placeholder() -> QuotaBlocker {
-    QuotaBlocker::Placeholder {
-        name: "another-set".to_owned(),
-        uid: "another-set-uid".to_owned(),
-    }
+fn placeholder_of(run: &str, uid: &str) -> QuotaBlocker {
+    QuotaBlocker::Placeholders(vec![OwnedStatefulSet {
+        run: run.to_owned(),
+        name: format!("placeholder of {run}"),
+        uid: uid.to_owned(),
+        is_placeholder: true,
+        deleting: false,
+    }])
 }
 
 pub(super) fn over_cap() -> Turn {
@@ -282,8 +293,8 @@ const USUAL: &[Usual] = &[
         rejected.change(|scene| scene.cluster.cross_namespace_quota = Some("tight".to_owned()))
     },
     || at_its_deadline().unread(Read::Quota),
-    || at_its_deadline().change(|scene| no_room(scene, Some(QuotaBlocker::DeletedStatefulSet))),
-    || at_its_deadline().change(|scene| no_room(scene, Some(another_placeholder()))),
+    || at_its_deadline().change(|scene| no_room(scene, Some(QuotaBlocker::DeletedStatefulSets))),
+    || at_its_deadline().change(|scene| no_room(scene, Some(placeholder_of("another", "another-set-uid")))),
     || automatic(held()).unread(Read::Creation),
     || {
         automatic(done(Strategy::ColocateCompleted))

@@ -54,7 +54,7 @@ impl World {
         let name = step.name;
         match name {
             // The model has no reason for these steps.
-            "make_room" | "free_place" | "retry_tasks" | "size_within_limits" | "give_up_reserve"
+            "make_room" | "free_places" | "retry_tasks" | "size_within_limits" | "give_up_reserve"
             | "unenrol" | "narrow_isolation" | "leave_out_images" => {
                 panic!("{step:?}: {life:?}")
             }

@@ -131,7 +131,7 @@ fn rolled_out(setup: &NodeSetup) {
     for deployment in ["pod-affinity-webhook", "pod-affinity-controller"] {
         let deployment = format!("deployment/{deployment}");
         let namespace = "--namespace=tekton-pod-affinity";
-        setup.kubectl(&[namespace, "rollout", "status", &deployment, "--timeout=120s"]);
+        setup.kubectl(&[namespace, "rollout", "status", &deployment]);
     }
 }
 

@@ -15,7 +15,7 @@ use placement::mounts::constraints;
 use placement::placeholder::size::is_automatic;
 use placement::plan::{Creation, Decision, Event, Inputs, Observation, Plan, Read, Step, Tasks, plan};
 use placement::quota_room::RejectedTask;
-use placement::run::Run;
+use placement::run::{Run, SpecStatus};
 use placement::statefulset_quota::Quota;
 use placement::warm;
 use std::collections::BTreeMap;
@@ -38,7 +38,7 @@ pub(crate) struct Reconciler {
 /// How soon a run looks for its turn again, while another run of the namespace counts the quotas.
 const BUSY: Duration = Duration::from_millis(100);
 
-/// The turn to count the quotas of a namespace, held until the placeholder is created.
+/// The turn to count the quotas of a namespace, held until the placeholder is created or the run is released.
 enum QuotaTurn {
     NotNeeded,
     Taken(OwnedMutexGuard<()>),
@@ -74,8 +74,9 @@ impl Reconciler {
             next = plan(&observed, &inputs);
         }
         let result = self.write(&observed, &next).await;
+        let reported = self.report(&observed, next, result);
         drop(lock);
-        self.report(&observed, next, result)
+        reported
     }
 
     async fn observe(&self, run: Run) -> Result<Observation, StepError> {
@@ -116,9 +117,9 @@ impl Reconciler {
             }
             Read::Quota => {
                 let quota;
+                self.makes_room(observed);
                 (quota, turn) = self.quota(observed).await?;
                 if let Some(quota) = quota {
-                    self.makes_room(observed, &quota);
                     inputs.quota = quota.into();
                 }
             }
@@ -194,15 +195,20 @@ impl Reconciler {
             return Ok((None, QuotaTurn::Busy));
         };
         // Observed after the lock is taken, because other runs may create StatefulSets before.
-        let others = self.stores.with_part_in_quotas(&run.key);
+        let mut others = self.stores.with_part_in_quotas(&run.key);
+        for other in &mut others {
+            if self.memory.peek(&other.key.uid, |entry| Some(entry.released)) == Some(true) {
+                other.status = SpecStatus::Unset;
+            }
+        }
         let quota = self.cluster.quota(observed, &others, (self.clock)()).await?;
         Ok((Some(quota), QuotaTurn::Taken(lock)))
     }
 
-    /// Remembers since when the plan makes room in a quota for a run whose hold is over.
-    fn makes_room(&self, observed: &Observation, quota: &Quota) {
+    /// Remembers since when the plan looks for room in a quota for a run whose hold is over.
+    fn makes_room(&self, observed: &Observation) {
         let run = &observed.run;
-        if quota.shortage.is_some() && run.is_hold_over(observed.now, observed.config.hold_deadline) {
+        if run.is_hold_over(observed.now, observed.config.hold_deadline) {
             self.memory.with(&run.key.uid, |entry| {
                 entry.recalled.makes_room_since.get_or_insert(observed.now);
             });

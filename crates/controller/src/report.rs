@@ -40,7 +40,7 @@ impl Report {
         result: Result<Effect, StepError>,
     ) -> Result<Plan, StepError> {
         log(observed, &plan.decision, &result);
-        if let Some(rejection) = rejection(&plan.decision, &result) {
+        if let Some(rejection) = rejection(observed, &plan.decision, &result) {
             memory.turns.rejected(&observed.run, rejection);
         }
         match (&plan.decision, &result) {
@@ -137,9 +137,13 @@ impl Report {
 }
 
 /// How the API server rejects the placeholder's StatefulSet. `Turns` learns from an event that the API server rejects the pod.
-fn rejection(decision: &Decision, result: &Result<Effect, StepError>) -> Option<Rejection> {
+fn rejection(
+    observed: &Observation,
+    decision: &Decision,
+    result: &Result<Effect, StepError>,
+) -> Option<Rejection> {
     match (decision, result) {
-        (Decision::Wait(Wait::Places { .. }), _) => Some(Rejection::Full),
+        (Decision::Wait(Wait::Places { .. }), _) => observed.statefulset.is_none().then_some(Rejection::Full),
         (_, Err(error)) if error.operation == Operation::Placeholder => match error.cause() {
             ErrorCause::Quota => Some(Rejection::Full),
             ErrorCause::Denied | ErrorCause::Forbidden | ErrorCause::Invalid => Some(Rejection::Other),
@@ -210,6 +214,10 @@ fn acted(turns: &Turns, entry: &mut RunMemory, observed: &Observation, step: &St
             entry.made_room(observed.now);
             None
         }
+        Event::Released { .. } => {
+            entry.released = true;
+            None
+        }
         Event::PodMissing { .. } | Event::SizedWithinLimits { .. } | Event::ReserveOverQuota { .. } => {
             let turn = |wanted| turns.retry_at(&observed.run, wanted);
             Some(entry.requeues.sent(observed.now, turn))
@@ -217,7 +225,6 @@ fn acted(turns: &Turns, entry: &mut RunMemory, observed: &Observation, step: &St
         Event::Enrolled
         | Event::Created(_)
         | Event::ReserveGivenUp { .. }
-        | Event::Released { .. }
         | Event::NodeRecorded { .. }
         | Event::PlacesFreed { .. }
         | Event::CleanedUp

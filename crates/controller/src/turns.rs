@@ -38,7 +38,7 @@ pub(crate) struct Turns {
 #[derive(Default)]
 struct Namespace {
     attempts: Attempts,
-    /// Held while the controller counts a quota of StatefulSets and creates a placeholder.
+    /// Held while the controller counts a quota of StatefulSets and creates a placeholder or releases a run.
     quota: Arc<AsyncMutex<()>>,
     next_retry: Option<Timestamp>,
 }

@@ -43,7 +43,7 @@
 //! | HeldOnNode | move off | HeldScaledDown | the node is unusable |
 //! | HeldOnNode | start over | HeldWithoutPlaceholder | the node is unusable, and the run has a reserve |
 //! | HeldOnNode | free places | HeldOnNode, HeldWithoutPlaceholder | at the deadline: as above |
-//! | HeldOnNode | release | RunningOnNode | the node is found, or at the deadline |
+//! | HeldOnNode | release | RunningOnNode | the node is found and a quota has room for the assistants, or at the deadline |
 //! | HeldScaledDown | date hold | HeldScaledDown | the hold began without a date |
 //! | HeldScaledDown | return placeholder | HeldWithoutPod | the previous pod has ended: scale up |
 //! | HeldScaledDown | free places | HeldScaledDown, HeldWithoutPlaceholder | at the deadline: as above |

@@ -5,7 +5,7 @@ use crate::coschedule::Coschedule;
 use crate::names::PlaceholderName;
 use crate::quantity::Quantity;
 use crate::quota_room::scopes;
-use crate::run::Run;
+use crate::run::{Run, SpecStatus};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::ResourceQuota;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Text;
@@ -116,7 +116,7 @@ impl Places<'_> {
         if self.missing_assistants(self.run) == 0 {
             return None;
         }
-        let expected = self.expected_statefulsets(|other| !other.is_held_by_us() || self.is_hold_over(other));
+        let expected = self.expected_statefulsets(|other| self.is_released_now(other));
         let (quota, full) = first_short_of(quotas, listed, expected)?;
         Some(Shortage {
             quota: full.in_words(quota, expected),
@@ -124,7 +124,8 @@ impl Places<'_> {
         })
     }
 
-    /// The placeholders without which the quota has room, as far as there are any.
+    /// The placeholders without which the quota has room, as far as there are any. `None` if the quota has too little
+    /// room for this run without all placeholders.
     fn blocker(&self, full: &Count, listed: usize, expected: i64) -> Option<QuotaBlocker> {
         let deleting = self.there.iter().filter(|set| set.deleting).count();
         let staying = number(listed.saturating_sub(deleting));
@@ -134,10 +135,13 @@ impl Places<'_> {
             .filter(|set| set.is_placeholder && !set.deleting)
             .collect();
         placeholders.sort_by_key(|set| self.last_to_give_way(set));
-        let is_full_without =
-            |number: i64| full.hard + Quantity::of(number) < staying + Quantity::of(expected);
-        let without = (0..).zip(placeholders);
-        let blocking = without.take_while(|(number, _)| is_full_without(*number));
+        let is_full =
+            |expected: i64, without: usize| full.hard + number(without) < staying + Quantity::of(expected);
+        if is_full(self.missing_assistants(self.run), placeholders.len()) {
+            return None;
+        }
+        let without = placeholders.into_iter().enumerate();
+        let blocking = without.take_while(|(number, _)| is_full(expected, *number));
         let blocking: Vec<_> = blocking.map(|(_, set)| set.clone()).collect();
         if !blocking.is_empty() {
             Some(QuotaBlocker::Placeholders(blocking))
@@ -169,6 +173,11 @@ impl Places<'_> {
     fn started_long_ago(&self, run: &Run) -> bool {
         run.started
             .is_some_and(|time| self.now.duration_since(time) > CREATED_WITHIN)
+    }
+
+    /// True as well if the hold of the run is over.
+    fn is_released_now(&self, run: &Run) -> bool {
+        run.status != SpecStatus::Pending || run.is_held_by_us() && self.is_hold_over(run)
     }
 
     /// True as well if the run is already released.

@@ -118,7 +118,10 @@ fn moving(facts: &Facts) -> Section {
 fn none_yet(facts: &Facts) -> Section {
     let placeholder = facts.placeholder();
     if let Some(node) = placeholder.node() {
-        return Section::new("Node", format!("{node}; the run is about to be released."));
+        return Section::new(
+            "Node",
+            format!("{node}, where the run starts when it is released."),
+        );
     }
     let message = placeholder.pod.and_then(unschedulable);
     let message = message.map(|text| format!(" {}", reports("The scheduler", text)));

@@ -3,6 +3,7 @@
 use super::tests::held;
 use super::*;
 use crate::fixture::{Caches, Server, at, clock_of, reconciler, run, running, written};
+use jiff::SignedDuration;
 use serde_json::{Value, json};
 use std::sync::atomic::Ordering;
 
@@ -135,25 +136,45 @@ async fn a_quota_that_the_cache_lacks_keeps_its_room_for_tektons_assistant() {
     assert_eq!(methods(&server), ["GET"; 4]);
 }
 
-/// The quota is full, and a placeholder of another run uses the place.
+/// The API server does not answer the first attempt.
 #[tokio::test]
 async fn the_time_of_the_first_attempt_to_free_places_is_remembered_from_the_end_of_the_hold_on() {
     let mut server = Server::start();
     let (reconciler, ..) = reconciler(&with_quota(), &server);
-    let since = |reconciler: &Reconciler| {
+    let since = || {
         reconciler
             .memory
             .peek("u1", |entry| entry.recalled.makes_room_since)
     };
-    for is_over in [false, true] {
-        allow(&mut server, "0");
-        let mut run = with_assistant();
-        if is_over {
-            run.created = Some(at(-99_999_999));
-        }
-        let mut observed = reconciler.observe(run).await.unwrap();
-        reconciler.read_one(Read::Quota, &mut observed).await.unwrap();
-        assert_eq!(since(&reconciler), is_over.then_some(observed.now));
+    let mut observed = reconciler.observe(with_assistant()).await.unwrap();
+    let created = observed.run.created.unwrap();
+    let mut at_second = async |seconds| {
+        observed.now = created + SignedDuration::from_secs(seconds);
+        server.refuse(403, "Forbidden", "statefulsets.apps is forbidden");
+        drop(reconciler.read_one(Read::Quota, &mut observed).await);
+        observed.now
+    };
+    at_second(599).await;
+    assert_eq!(since(), None);
+    let first = at_second(600).await;
+    at_second(610).await;
+    assert_eq!(since(), Some(first));
+}
+
+/// The cache still has the other run as held.
+#[tokio::test]
+async fn the_assistant_of_a_run_that_was_released_a_moment_before_has_its_place() {
+    let mut server = Server::start();
+    let mut caches = with_quota();
+    let volume = json!({"name": "w", "volumeClaimTemplate": {}});
+    caches.add_held_run_with("other", "u2", &json!({"spec": {"workspaces": [volume]}}));
+    let (reconciler, ..) = reconciler(&caches, &server);
+    let mut observed = reconciler.observe(with_assistant()).await.unwrap();
+    for is_released in [false, true] {
+        reconciler.memory.with("u2", |entry| entry.released = is_released);
+        allow(&mut server, "1");
+        let inputs = reconciler.read_one(Read::Quota, &mut observed).await.unwrap();
+        assert_eq!(inputs.quota.get().unwrap().shortage.is_some(), is_released);
     }
 }
 

@@ -96,6 +96,30 @@ async fn a_release_at_the_deadline_warns_and_is_counted_apart() {
 }
 
 #[tokio::test]
+async fn a_release_is_remembered_and_a_run_with_a_placeholder_that_waits_for_its_assistants_stops_no_other() {
+    let server = Server::start();
+    let (reconciler, ..) = reconciler(&Caches::ready(), &server);
+    let memory = &reconciler.memory;
+    let step = |statefulset, decision| {
+        let observed = Observation {
+            statefulset,
+            ..nothing()
+        };
+        let reported = reconciler
+            .report
+            .step(memory, &observed, planned(decision), Ok(Effect::Written));
+        drop(reported);
+        let is_released = memory.peek("u1", |entry| Some(entry.released));
+        (is_released, memory.turns.is_rejected(&run()))
+    };
+    let quota = "ResourceQuota few".to_owned();
+    let wait = Decision::Wait(Wait::Places { quota });
+    assert_eq!(step(Some(observed_set()), wait.clone()), (Some(false), false));
+    assert_eq!(step(None, wait), (Some(false), true));
+    assert_eq!(step(None, release(ReleaseCause::Deadline)), (Some(true), true));
+}
+
+#[tokio::test]
 async fn a_release_by_another_client_is_not_counted() {
     let released = Run {
         status: SpecStatus::Unset,

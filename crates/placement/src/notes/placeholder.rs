@@ -61,11 +61,11 @@ pub(super) fn older_runs_first(run: &Run) -> Note {
     note(Reason::PlaceholderRefused, text)
 }
 
-/// The placeholder would use the room in a quota for a StatefulSet of Tekton. Without that StatefulSet, Tekton fails a run.
+/// A quota has too little room for the placeholder and the StatefulSets of Tekton, without which Tekton fails a run.
 pub(super) fn no_place(run: &Run, quota: &str) -> Note {
     let text = format!(
-        "{quota} has no room for the placeholder's StatefulSet beside those that Tekton creates for PVCs (affinity \
-         assistants). Tekton fails a run if the quota refuses one, so the placeholder gives way. {} Raise the quota by \
+        "{quota} has no room for placeholders beside the StatefulSets that Tekton creates for PVCs (affinity \
+         assistants). Tekton fails a run if the quota refuses one, so they come first. {} Raise the quota by \
          one for each labelled run at a time.",
         meanwhile(run)
     );

@@ -62,7 +62,7 @@ pub enum Wait {
     Assistants,
     /// Older runs, which come first.
     OlderRuns(Before),
-    /// Room for the placeholder's StatefulSet in a quota, beside the StatefulSets of Tekton.
+    /// Room in a quota for the placeholder's StatefulSet or for those that Tekton creates for the run.
     Places {
         /// The quota and its figures.
         quota: String,

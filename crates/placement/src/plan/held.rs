@@ -18,6 +18,7 @@ use crate::node::{NodeOffer, largest};
 use crate::placeholder::size::is_automatic;
 use crate::queue::{ANSWER_WITHIN, required_of_node};
 use crate::run::HeldFrom;
+use crate::statefulset_quota::Shortage;
 use crate::strategy::Enrolment;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +28,7 @@ const ENROLLED_AFTER: Duration = Duration::from_mins(1);
 /// How long a hold may last longer while the plan makes room in a quota for the run's affinity assistants.
 const ROOM_WITHIN: Duration = Duration::from_secs(15);
 
-/// A release at the deadline never waits for an input.
+/// Only the quotas of a run with affinity assistants are read before its release.
 pub(super) fn on_held(observed: &Observation, inputs: &Inputs, enrolment: Enrolment) -> Result<Plan, Read> {
     if let Some(step) = date_or_suspend(observed, enrolment) {
         return Ok(without_timer(step));
@@ -36,7 +37,12 @@ pub(super) fn on_held(observed: &Observation, inputs: &Inputs, enrolment: Enrolm
     let obstacle = obstacle(observed, inputs);
     if let Some(cause) = reason_to_release(observed, obstacle == Ok(None), remaining) {
         let release = without_timer(release(observed, cause, Some(enrolment)));
-        return Ok(await_places(observed, inputs, remaining)?.unwrap_or(release));
+        let is_over = remaining.is_zero() || cause == ReleaseCause::PlaceholderImpossible;
+        return Ok(match shortage(observed, inputs, remaining)? {
+            Some(shortage) if is_over => creation::free_places(observed, shortage).unwrap_or(release),
+            Some(shortage) => await_places(observed, shortage, enrolment).no_later_than(remaining),
+            None => release,
+        });
     }
     let plan = match obstacle? {
         Some(plan) => plan,
@@ -80,24 +86,28 @@ fn reason_to_release(observed: &Observation, clear: bool, remaining: Duration) -
     }
 }
 
-/// Waits for room in a quota for Tekton's assistants, because Tekton fails the run if the quota rejects one. When the
-/// hold is over, placeholders make room.
-fn await_places(observed: &Observation, inputs: &Inputs, remaining: Duration) -> Result<Option<Plan>, Read> {
-    let is_late = observed
-        .makes_room_since
-        .is_some_and(|since| observed.remaining(since, ROOM_WITHIN).is_zero());
-    if is_late || observed.run.assistants(observed.cluster.coschedule) == 0 {
-        return Ok(None);
+/// The quota that has no room for Tekton's assistants, unless the plan has tried to make room for too long.
+fn shortage<'a>(
+    observed: &Observation,
+    inputs: &'a Inputs,
+    remaining: Duration,
+) -> Result<Option<&'a Shortage>, Read> {
+    let is_late = |since| remaining.is_zero() && observed.remaining(since, ROOM_WITHIN).is_zero();
+    if observed.makes_room_since.is_some_and(is_late)
+        || observed.run.assistants(observed.cluster.coschedule) == 0
+    {
+        Ok(None)
+    } else {
+        Ok(inputs.quota.get()?.shortage.as_ref())
     }
-    let Some(shortage) = &inputs.quota.get()?.shortage else {
-        return Ok(None);
-    };
-    if remaining.is_zero() {
-        return Ok(creation::free_places(observed, shortage));
+}
+
+fn await_places(observed: &Observation, shortage: &Shortage, enrolment: Enrolment) -> Plan {
+    if enrols_in(observed) == Some(Duration::ZERO) {
+        return without_timer(enrol(observed, enrolment));
     }
     let quota = shortage.quota.clone();
-    let wait = with_timer(Decision::Wait(Wait::Places { quota }), creation::RETRY_ROOM);
-    Ok(Some(wait.no_later_than(remaining)))
+    with_timer(Decision::Wait(Wait::Places { quota }), SOON)
 }
 
 /// With `release-when: created`, a placeholder that exists is enough, unless it has a reserve: the tasks would not fit

@@ -235,25 +235,35 @@ fn as_many_placeholders_block_as_there_are_places_missing() {
     assert_eq!(blocking(&ending, "4"), all(1));
 }
 
-/// The node of the placeholder was found: the run does not wait for runs that are still held.
 #[test]
-fn a_run_that_is_released_counts_other_runs_only_if_they_are_released_or_their_holds_are_over() {
-    let (own, held) = (run("a", 9, 1), run("b", 1, 1));
+fn a_run_that_is_released_leaves_room_for_runs_that_are_released_too() {
+    let (own, held) = (run("m", 5, 1), run("b", 1, 1));
     let there = [placeholder(&own), placeholder(&held), assistant(&run("c", 1, 1))];
     let short = |other: Run| {
         let others = [other];
         among(&own, &others, &there).shortage(&[quota("4", "3")], 3)
     };
-    assert_eq!(short(held.clone()), None);
-    let full = short(released(held)).unwrap();
-    assert_eq!(
-        (full.quota.as_str(), full.blocker),
-        (
-            "ResourceQuota few (count/statefulsets.apps: 3 of 4 used, 2 needed)",
-            Some(QuotaBlocker::Placeholders(vec![there[1].clone()]))
-        )
-    );
-    assert!(short(run("b", 1 - 100, 1)).is_some());
+    let queued = Run {
+        queued_by_kueue: true,
+        ..held.clone()
+    };
+    assert_eq!([held.clone(), queued].map(short), [None, None]);
+    for counted in [released(held), run("b", 1 - 100, 1)] {
+        let full = short(counted).unwrap();
+        assert_eq!(
+            full.quota,
+            "ResourceQuota few (count/statefulsets.apps: 3 of 4 used, 2 needed)"
+        );
+    }
+}
+
+/// Three PVCs, and a quota of two StatefulSets.
+#[test]
+fn no_placeholder_gives_way_for_a_run_that_never_fits_into_the_quota() {
+    let (own, other) = (run("a", 9, 3), released(run("b", 1, 0)));
+    let there = [placeholder(&other)];
+    let blocking = |hard| in_its_way(&own, std::slice::from_ref(&other), &there, quota(hard, "1"));
+    assert_eq!(["2", "3"].map(blocking), [None, Some(blocked_by(&other))]);
 }
 
 /// The first run is released, and Tekton has yet to create its assistant, so its place is not free for the second run.

@@ -144,8 +144,13 @@ fn a_run_waits_for_places_for_fifteen_seconds_after_the_controller_began_to_free
 #[test]
 fn a_run_with_a_node_waits_for_the_place_of_its_assistant_and_gives_up_its_placeholder_at_the_deadline() {
     let with = |late, blocker| at_deadline(held().on(NODE), late, blocker);
-    assert_eq!(with(-60, NO_BLOCKER).plan(), in_seconds(waits_for_places(), 30));
-    assert_eq!(with(-9, NO_BLOCKER).plan(), in_seconds(waits_for_places(), 9));
+    assert_eq!(with(-60, NO_BLOCKER).plan(), with_timer(waits_for_places(), SOON));
+    assert_eq!(with(-3, NO_BLOCKER).plan(), in_seconds(waits_for_places(), 3));
+    let unenrolled = with(-60, NO_BLOCKER).change(|scene| scene.run.group = None);
+    assert_eq!(unenrolled.decision(), enrolled_while_held());
+    let before_a_longer_deadline =
+        with(-60, NO_BLOCKER).change(|scene| scene.makes_room_since = Some(ago(99)));
+    assert_eq!(before_a_longer_deadline.decision(), waits_for_places());
     let own = QuotaBlocker::Placeholders(vec![placeholder_of(UID, SET)]);
     assert_eq!(with(-60, Some(own.clone())).decision(), waits_for_places());
     let frees = with(0, Some(own)).decision();

@@ -302,9 +302,9 @@ impl Caches {
         !self.writers.quotas.take(event, quotas::quota).is_empty()
     }
 
-    /// A quota of the namespace ns that allows no pods of this scope.
-    pub(crate) fn add_scoped_quota(&mut self, name: &str, scope: &str) {
-        let spec = json!({"hard": {"pods": "0"}, "scopes": [scope]});
+    /// A quota of the namespace ns that allows so many pods of this scope.
+    pub(crate) fn add_scoped_quota(&mut self, name: &str, scope: &str, pods: &str) {
+        let spec = json!({"hard": {"pods": pods}, "scopes": [scope]});
         let quota = json!({"metadata": {"namespace": "ns", "name": name}, "spec": spec});
         let event = Event::Apply(serde_json::from_value(quota).unwrap());
         self.writers.quotas.take(event, quotas::quota);

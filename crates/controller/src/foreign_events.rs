@@ -120,6 +120,16 @@ pub(crate) fn latest(events: &Events, namespace: &str, name: &str, uid: &str) ->
         .map(|event| event.message.clone())
 }
 
+/// Whether an event of the namespace has such a message.
+pub(crate) fn any(events: &Events, namespace: &str, is_such: impl Fn(&str) -> bool) -> bool {
+    let from = (namespace.to_owned(), String::new(), String::new());
+    let events = events.read();
+    let mut here = events
+        .range(from..)
+        .take_while(|((in_namespace, ..), _)| in_namespace == namespace);
+    here.any(|(_, event)| is_such(&event.message))
+}
+
 /// The version of the latest event about a task that can be a task of the run.
 pub(crate) fn latest_of_tasks(events: &Events, namespace: &str, run: &str) -> Option<String> {
     let from = (namespace.to_owned(), String::new(), String::new());

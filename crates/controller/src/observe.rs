@@ -3,11 +3,11 @@
 //! Only this module reads a clock for decisions: the API server's clock, which also sets the times in objects.
 
 use crate::api_error::{Failure, StepError};
-use crate::foreign_events::{Events, latest, latest_of_tasks};
+use crate::foreign_events::{self, Events, latest, latest_of_tasks};
 use crate::index::Index;
 use crate::nodes::Nodes;
 use crate::placeholders::{ObjectKey, OfRun, run_of};
-use crate::quotas::{Quotas, cross_namespace_quota};
+use crate::quotas::{Quotas, terms_rejected};
 use crate::tekton_flags::{TektonFlags, coschedule};
 use crate::waiting_pods::{PodKey, WaitingPods, waiting_in};
 use jiff::Timestamp;
@@ -19,6 +19,7 @@ use placement::config::Config;
 use placement::coschedule::Coschedule;
 use placement::kept_node::KeptNode;
 use placement::keys;
+use placement::messages::lacks_quota_of_terms;
 use placement::names::RunKey;
 use placement::node::{self, NodeFacts, NodeState};
 use placement::plan::{
@@ -182,13 +183,17 @@ impl Stores {
         let nodes = pod.is_some_and(PlaceholderPod::lacks_node_for_reserve);
         let nodes = nodes.then(|| self.all_nodes());
         let kept_nodes = run.done.then(|| self.kept_nodes.read().keys().cloned().collect());
+        let namespace = &run.key.namespace;
         let is_of_run = |kept: &KeptNode| kept.run.as_ref() == Some(&run.key.uid);
         let keeps_node = run.done && self.kept_nodes.read().values().any(is_of_run);
         ClusterFacts {
             nodes: nodes.unwrap_or_default(),
             kept_nodes: kept_nodes.unwrap_or_default(),
             keeps_node,
-            cross_namespace_quota: cross_namespace_quota(&self.quotas, &run.key.namespace),
+            terms_rejected: terms_rejected(&self.quotas, namespace, || {
+                // A run with a pod keeps its isolation.
+                pod.is_none() && foreign_events::any(&self.failed_creates, namespace, lacks_quota_of_terms)
+            }),
             coschedule: coschedule(&self.tekton_flags),
         }
     }

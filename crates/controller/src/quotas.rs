@@ -13,7 +13,7 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ResourceQuota, ResourceQuotaSpec, ResourceQuotaStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{ListParams, PartialObjectMeta};
-use placement::cross_namespace_quota;
+use placement::cross_namespace_quota::{TermsRejected, has_scope, is_full};
 use placement::plan::Observation;
 use placement::quota_room::counts_placeholders;
 use placement::requests::Operation;
@@ -35,8 +35,8 @@ pub(crate) struct QuotaState {
     has_room: bool,
     /// The scopes of the quota include placeholders.
     counts_placeholders: bool,
-    /// The quota rejects pods with affinity terms across namespaces.
-    rejects_cross_namespace_terms: bool,
+    /// Whether the quota has room for pods with affinity terms across namespaces, if the quota counts such pods.
+    terms_across_namespaces: Option<bool>,
 }
 
 /// A quota, with the fields that decisions read.
@@ -63,7 +63,7 @@ pub(crate) fn quota(quota: &WatchedQuota) -> Option<Reduced<ObjectKey, QuotaStat
         statefulsets: statefulset_quota::count(&quota),
         counts_placeholders: quota.spec.as_ref().is_none_or(counts_placeholders),
         has_room: hard.iter().all(|(name, hard)| used.get(name) < hard),
-        rejects_cross_namespace_terms: cross_namespace_quota::is_full(&quota),
+        terms_across_namespaces: has_scope(&quota).then(|| !is_full(&quota)),
     };
     Some((key, Some(state)))
 }
@@ -74,9 +74,21 @@ pub(crate) fn may_count_statefulsets(quotas: &Quotas, namespace: &str) -> bool {
     !quotas.is_filled_now() || named(quotas, namespace, counts).is_some()
 }
 
-/// The name of a quota of the namespace that rejects pods with affinity terms across namespaces.
-pub(crate) fn cross_namespace_quota(quotas: &Quotas, namespace: &str) -> Option<String> {
-    named(quotas, namespace, |quota| quota.rejects_cross_namespace_terms)
+/// Why the API server rejects pods of the namespace that have affinity terms across namespaces, if it does. `was_rejected`: a pod was
+/// rejected, because the namespace had no quota that counts such pods.
+pub(crate) fn terms_rejected(
+    quotas: &Quotas,
+    namespace: &str,
+    was_rejected: impl FnOnce() -> bool,
+) -> Option<TermsRejected> {
+    let full = named(quotas, namespace, |quota| {
+        quota.terms_across_namespaces == Some(false)
+    });
+    let has_quota = || named(quotas, namespace, |quota| quota.terms_across_namespaces.is_some()).is_some();
+    match full {
+        Some(quota) => Some(TermsRejected::BecauseOf(quota)),
+        None => (was_rejected() && !has_quota()).then_some(TermsRejected::WithoutQuota),
+    }
 }
 
 /// The name of the first such quota of the namespace.
@@ -170,7 +182,7 @@ mod tests {
     #[test]
     fn a_quota_of_pods_with_a_deadline_does_not_count_placeholders_and_an_unknown_quota_does() {
         let mut caches = Caches::ready();
-        caches.add_scoped_quota("builds", "Terminating");
+        caches.add_scoped_quota("builds", "Terminating", "0");
         let counts = |quota: &str| counts_placeholder(&caches.stores.quotas, "ns", quota.to_owned());
         assert!(!counts("builds"));
         assert!(counts("unknown"));

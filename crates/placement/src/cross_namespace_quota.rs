@@ -1,11 +1,21 @@
 //! Quotas with the scope `CrossNamespacePodAffinity`. Such a quota counts the pods that have affinity terms across namespaces, as
-//! the pods of an isolated run have by default.
+//! the pods of an isolated run have by default. An API server can be configured (`limitedResources`) to reject such pods in namespaces
+//! without such a quota.
 
 use crate::quota_room::scopes;
 use crate::resources::Resources;
 use k8s_openapi::api::core::v1::ResourceQuota;
 
 const SCOPE: &str = "CrossNamespacePodAffinity";
+
+/// Why the API server rejects pods of a namespace that have affinity terms across namespaces.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TermsRejected {
+    /// The quota of this name has no room.
+    BecauseOf(String),
+    /// The API server requires a quota of the scope, and the namespace has none.
+    WithoutQuota,
+}
 
 /// Whether the quota has no room for a pod with affinity terms across namespaces.
 pub fn is_full(quota: &ResourceQuota) -> bool {
@@ -14,7 +24,7 @@ pub fn is_full(quota: &ResourceQuota) -> bool {
 }
 
 /// `Exists` is the only operator that the API server accepts for this scope.
-fn has_scope(quota: &ResourceQuota) -> bool {
+pub fn has_scope(quota: &ResourceQuota) -> bool {
     let mut scopes = quota.spec.iter().flat_map(scopes);
     scopes.any(|scope| scope == SCOPE)
 }

@@ -129,6 +129,13 @@ pub fn is_over_quota(message: &str) -> bool {
     message.contains("exceeded quota")
 }
 
+/// The API server requires a ResourceQuota for pods with affinity terms across namespaces, and the namespace has none.
+///
+/// kube-apiserver: `k8s.io/apiserver/pkg/admission/plugin/resourcequota/controller.go`
+pub fn lacks_quota_of_terms(message: &str) -> bool {
+    message.contains("insufficient quota to match these scopes: [{CrossNamespacePodAffinity ")
+}
+
 /// The quota that rejected a pod, and the amounts of the resources that are short, by resource.
 pub(crate) struct QuotaFigures {
     /// Name of the quota.

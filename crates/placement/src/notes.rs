@@ -11,6 +11,7 @@ mod reserves;
 use crate::attempts::Before;
 use crate::bounded::{BYTES, ENTRIES};
 use crate::coschedule::{Coschedule, FEATURE_FLAGS};
+use crate::cross_namespace_quota::TermsRejected;
 use crate::keys;
 use crate::names::RunKey;
 use crate::node::NodeOffer;
@@ -296,14 +297,23 @@ fn tekton_places_pods(mode: Coschedule) -> Note {
     note(Reason::TektonPlacesPods, text)
 }
 
-/// The isolation of the run is resolved now, and a quota limits it.
+/// The isolation of the run is resolved now, and is narrower than configured.
 fn narrowed(observed: &Observation) -> Option<Note> {
-    let quota = observed.limiting_quota()?;
+    let (rejected_by, remedy) = match observed.narrowing()? {
+        TermsRejected::BecauseOf(quota) => (
+            format!("the ResourceQuota {quota} has the scope CrossNamespacePodAffinity and"),
+            "Raise the quota by the number of pods of labelled runs at a time",
+        ),
+        TermsRejected::WithoutQuota => (
+            "the namespace has no ResourceQuota with the scope CrossNamespacePodAffinity, and the API server"
+                .to_owned(),
+            "Create such a quota",
+        ),
+    };
     let text = format!(
-        "This run is isolated from runs of its own namespace only: the ResourceQuota {quota} has the scope CrossNamespacePodAffinity \
-         and rejects pods with affinity terms across namespaces. Pods of runs in other namespaces can share the node of this run, \
-         unless these runs are isolated. Raise the quota by the number of pods of labelled runs at a time, or set isolation-scope to \
-         namespace in the configuration of pod-affinity."
+        "This run is isolated from runs of its own namespace only: {rejected_by} rejects pods with affinity terms across namespaces. \
+         Pods of runs in other namespaces can share the node of this run, unless these runs are isolated. {remedy}, or set \
+         isolation-scope to namespace in the configuration of pod-affinity."
     );
     Some(note(Reason::IsolationNarrowed, text))
 }

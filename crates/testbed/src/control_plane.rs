@@ -2,13 +2,14 @@
 
 use crate::audit;
 use crate::binaries::{self, Built};
-use crate::error::Result;
+use crate::error::{Result, write};
 use crate::part::{Launch, Part};
 use crate::probe;
 use crate::testbed::{READY, Testbed, built};
 use crate::versions::Kubernetes;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::Api;
+use serde_json::{Value, json};
 
 impl Testbed {
     pub(crate) async fn start_control_plane(&self, base: &Built, kubernetes: &Built) -> Result<()> {
@@ -36,6 +37,11 @@ impl Testbed {
         let mut launch = audit::switched_on(self.options.audit, launch, &self.folder)?;
         if !self.options.taint_new_nodes {
             launch = launch.arg("--disable-admission-plugins=TaintNodesByCondition");
+        }
+        if self.options.require_quota_of_terms {
+            let file = self.folder.join("admission.json");
+            write(&file, &quota_of_terms_required().to_string())?;
+            launch = launch.path("--admission-control-config-file", &file);
         }
         Ok(launch)
     }
@@ -107,4 +113,19 @@ impl Testbed {
         }
         Ok(())
     }
+}
+
+/// The configuration of admission that <https://kubernetes.io/docs/concepts/policy/resource-quotas/> describes.
+fn quota_of_terms_required() -> Value {
+    let scope = json!({"scopeName": "CrossNamespacePodAffinity", "operator": "Exists"});
+    let configuration = json!({
+        "apiVersion": "apiserver.config.k8s.io/v1",
+        "kind": "ResourceQuotaConfiguration",
+        "limitedResources": [{"resource": "pods", "matchScopes": [scope]}],
+    });
+    json!({
+        "apiVersion": "apiserver.config.k8s.io/v1",
+        "kind": "AdmissionConfiguration",
+        "plugins": [{"name": "ResourceQuota", "configuration": configuration}],
+    })
 }

@@ -24,6 +24,8 @@ pub struct Options {
     /// New nodes have a taint until the controller manager has seen them Ready, as in real clusters. Without this option, a node
     /// can be used when it is created, even if the controller manager is down.
     pub taint_new_nodes: bool,
+    /// The API server rejects pods with affinity terms across namespaces in namespaces without a `ResourceQuota` for such pods.
+    pub require_quota_of_terms: bool,
     /// [`crate::Testbed::install_pod_affinity`] also applies the Deployments, with a dedicated node for their pods. Without this
     /// option, the cluster has only the added nodes and only pods of runs.
     pub deployments: bool,
@@ -100,6 +102,7 @@ impl Default for Options {
             cores: Cores::default(),
             settings: Settings::default(),
             taint_new_nodes: true,
+            require_quota_of_terms: false,
             deployments: false,
             admission: None,
             versions: None,

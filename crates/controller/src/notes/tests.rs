@@ -4,6 +4,7 @@ use crate::fixture::{actions, at, enrolment, nothing, observed_pod, observed_set
 use kube::core::Status;
 use placement::automatic_reserve::{ExpectedRequests, Source};
 use placement::coschedule::Coschedule;
+use placement::cross_namespace_quota::TermsRejected;
 use placement::plan::{Action, IgnoreReason, Inputs, PlaceholderPod, PodChange, Unschedulable, plan};
 use placement::plan::{Event, ReleaseCause, Wait};
 use placement::requests::Operation;
@@ -81,7 +82,7 @@ fn a_held_run_gets_its_event_even_if_its_placeholder_is_rejected() {
 fn the_event_of_a_run_whose_isolation_a_quota_limits_names_the_quota_and_the_remedy() {
     let limited = |event| {
         let mut observed = nothing();
-        observed.cluster.cross_namespace_quota = Some("tight".to_owned());
+        observed.cluster.terms_rejected = Some(TermsRejected::BecauseOf("tight".to_owned()));
         notes(&observed, &planned(step_of(event)), &Ok(Effect::Written))
     };
     let created = limited(Event::Created(None));

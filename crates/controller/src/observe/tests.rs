@@ -4,6 +4,7 @@ use crate::fixture::{Caches, at, clock, run, view};
 use crate::index::index;
 use crate::memory::Memory;
 use placement::coschedule::Coschedule;
+use placement::cross_namespace_quota::TermsRejected;
 use serde_json::{Value, json};
 
 #[tokio::test]
@@ -268,4 +269,30 @@ async fn no_run_is_observed_before_the_lists_of_quotas_and_of_tektons_flags_have
     assert_eq!(observe().await, Err(ErrorCause::NotSynced));
     flag_writer.on_error()();
     assert_eq!(observe().await, Ok(()));
+}
+
+/// The API server requires a quota for terms across namespaces. Once the namespace has a quota, older events do not count.
+#[tokio::test]
+async fn after_a_placeholder_was_rejected_for_its_terms_no_run_of_the_namespace_has_them() {
+    let lacks = "insufficient quota to match these scopes: [{CrossNamespacePodAffinity Exists []}]";
+    let mut caches = Caches::ready();
+    let mut other = run();
+    other.key.uid = "u2".into();
+    let rejected = async |caches: &Caches, namespace: &str| {
+        let mut run = run();
+        run.key.namespace = namespace.into();
+        let memory = Memory::default();
+        let observed = caches
+            .stores
+            .observe(run, &caches.config, &clock(), &memory)
+            .await;
+        observed.unwrap().cluster.terms_rejected
+    };
+    caches.add_failed_create(&other, 1, "exceeded quota: few");
+    assert_eq!(rejected(&caches, "ns").await, None);
+    caches.add_failed_create(&other, 2, lacks);
+    assert_eq!(rejected(&caches, "ns").await, Some(TermsRejected::WithoutQuota));
+    assert_eq!(rejected(&caches, "other").await, None);
+    caches.add_scoped_quota("roomy", "CrossNamespacePodAffinity", "9");
+    assert_eq!(rejected(&caches, "ns").await, None);
 }

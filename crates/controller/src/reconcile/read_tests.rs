@@ -276,7 +276,7 @@ async fn images_that_cannot_be_read_delay_no_placeholder() {
 async fn a_quota_that_rejects_terms_across_namespaces_limits_the_isolation_in_its_namespace_only() {
     let mut caches = Caches::ready();
     caches.add_quota(&json!({"pods": "0"}), &json!({}));
-    caches.add_scoped_quota("tight", "CrossNamespacePodAffinity");
+    caches.add_scoped_quota("tight", "CrossNamespacePodAffinity", "0");
     let mut elsewhere = held();
     elsewhere.key.namespace = "other".into();
     for (run, isolation) in [(held(), "namespace-all"), (elsewhere, "cluster-all")] {

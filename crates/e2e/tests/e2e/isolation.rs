@@ -5,16 +5,16 @@ use crate::support::SOON;
 use crate::support::auditor::Auditor;
 use crate::support::controller::configure;
 use crate::support::events::until_event;
-use crate::support::objects::{cordon, forbid_cross_namespace_terms, uncordon};
+use crate::support::objects::{cordon, forbid_cross_namespace_terms, limit_cross_namespace_terms, uncordon};
 use crate::support::placeholders::{placeholder_name, pods};
-use crate::support::pool::PooledTestbed;
+use crate::support::pool::{self, PooledTestbed};
 use crate::support::runs::{bound_task, create, let_end_once_bound, nodes_of};
 use crate::support::testbeds::fresh;
 use kube::api::DeleteParams;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use testbed::Testbed;
 use testbed::runs::RunSpec;
+use testbed::{Nodes, Options, Testbed};
 
 const ONLY: &str = "only";
 
@@ -107,6 +107,26 @@ async fn a_held_run_whose_placeholder_a_new_quota_rejects_for_its_terms_is_isola
     until_event(&bed, &run, "IsolationNarrowed").await;
     uncordon(&bed, "node-0").await;
     bed.until_succeeded(&run, SOON).await.unwrap();
+}
+
+/// The API server is configured to require such a quota.
+#[e2e_test(second)]
+async fn where_terms_across_namespaces_need_a_quota_that_is_missing_only_runs_of_one_namespace_keep_apart() {
+    let options = Options {
+        require_quota_of_terms: true,
+        ..Options::default()
+    };
+    let bed = pool::start(options).await;
+    bed.add_nodes(&Nodes::new("node", 2)).await.unwrap();
+    // The installation creates a pod in this namespace, as a dry run.
+    limit_cross_namespace_terms(&bed, "default", "1").await;
+    bed.install_pod_affinity().await.unwrap();
+    let namespaces = two_namespaces(&bed).await;
+    let runs = only_runs_of_one_namespace_keep_apart(&bed, &namespaces).await;
+    for run in &runs {
+        let note = until_event(&bed, run, "IsolationNarrowed").await;
+        assert!(note.contains("has no ResourceQuota"), "{note}");
+    }
 }
 
 #[e2e_test]

@@ -7,7 +7,7 @@ type Meaning = (&'static str, fn(&str) -> bool);
 /// A message, and the names of the predicates that are true for it.
 type Row = (&'static str, &'static [&'static str]);
 
-const MEANINGS: [Meaning; 18] = [
+const MEANINGS: [Meaning; 19] = [
     ("lacks its group", lacks_its_group),
     ("lacks its volume", lacks_its_volume),
     ("waits for its volume", waits_for_its_volume),
@@ -19,6 +19,7 @@ const MEANINGS: [Meaning; 18] = [
     ("denied", is_denied),
     ("webhook down", is_webhook_down),
     ("over quota", is_over_quota),
+    ("without a quota of terms", lacks_quota_of_terms),
     ("namespace ending", is_namespace_ending),
     ("right missing", is_right_missing),
     ("guard failed", is_guard_failed),
@@ -127,6 +128,15 @@ const REJECTED_PODS: &[Row] = &[
     (
         r#"create Pod a-0 in StatefulSet a failed error: pods "a-0" is forbidden: exceeded quota: few, requested: pods=1, used: pods=3, limited: pods=3"#,
         &["over quota"],
+    ),
+    (
+        "create Pod a-0 in StatefulSet a failed error: insufficient quota to match these scopes: [{CrossNamespacePodAffinity Exists \
+         []}]",
+        &["without a quota of terms"],
+    ),
+    (
+        "create Pod a-0 in StatefulSet a failed error: insufficient quota to match these scopes: [{PriorityClass In [high]}]",
+        &[],
     ),
     (
         r#"create Pod a-0 in StatefulSet a failed error: admission webhook "policy.example.com" denied the request: label team not found"#,

@@ -6,6 +6,7 @@ use super::requeue_mark::RequeueMark;
 use crate::attempts::Turn;
 use crate::config::Config;
 use crate::coschedule::Coschedule;
+use crate::cross_namespace_quota::TermsRejected;
 use crate::keys;
 use crate::node::selector::NodeRequirements;
 use crate::node::{NodeFacts, NodeState};
@@ -77,8 +78,8 @@ pub struct ClusterFacts {
     pub kept_nodes: BTreeSet<String>,
     /// One of these pods keeps a node after this run.
     pub keeps_node: bool,
-    /// The name of a quota of the namespace that rejects pods with affinity terms across namespaces.
-    pub cross_namespace_quota: Option<String>,
+    /// Why the API server rejects pods of the namespace that have affinity terms across namespaces, if it does.
+    pub terms_rejected: Option<TermsRejected>,
     /// Tekton's flag `coschedule`; the default if it is unknown.
     pub coschedule: Coschedule,
 }

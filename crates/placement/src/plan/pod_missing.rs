@@ -6,6 +6,7 @@ use super::observation::{Observation, Placeholder};
 use super::state::crosses_namespaces;
 use super::{Plan, SOON, change_placeholder, creation, with_timer};
 use crate::attempts::{Rejection, Turn};
+use crate::cross_namespace_quota::TermsRejected;
 use crate::image_pull::Images;
 use crate::messages;
 use crate::placeholder::size::{is_automatic, within_limits};
@@ -116,11 +117,15 @@ fn size_within_limits(
     )
 }
 
-/// A quota rejects the placeholder's pod, and a quota of the namespace rejects pods with affinity terms across namespaces.
+/// The pod may be rejected because of its affinity terms across namespaces.
 fn is_rejected_for_its_terms(observed: &Observation, placeholder: &Placeholder) -> bool {
     let terms = placeholder.strategy.zip(placeholder.isolation);
-    observed.cluster.cross_namespace_quota.is_some()
-        && failed_create(observed).is_some_and(messages::is_over_quota)
+    let is_rejected = |message| match observed.cluster.terms_rejected {
+        Some(TermsRejected::BecauseOf(_)) => messages::is_over_quota(message),
+        Some(TermsRejected::WithoutQuota) => messages::lacks_quota_of_terms(message),
+        None => false,
+    };
+    failed_create(observed).is_some_and(is_rejected)
         && terms.is_some_and(|(strategy, isolation)| crosses_namespaces(strategy, isolation))
 }
 

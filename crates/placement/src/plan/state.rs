@@ -3,6 +3,7 @@
 use super::decision::IgnoreReason;
 use super::observation::{Observation, Placeholder, PlaceholderPod, Repeated, Unschedulable, WaitingPod};
 use crate::config::Config;
+use crate::cross_namespace_quota::TermsRejected;
 use crate::keys;
 use crate::messages;
 use crate::opt_in::OptIn;
@@ -145,7 +146,7 @@ pub(super) fn chosen_strategy(observed: &Observation) -> Option<Strategy> {
 /// Strategy and isolation of the run. A quota can limit the isolation as long as no pod depends on it.
 pub(super) fn enrolment(observed: &Observation, chosen: Strategy) -> Enrolment {
     let resolved = resolved(observed, chosen);
-    match limiting_quota(observed, resolved) {
+    match narrowing(observed, resolved) {
         None => resolved,
         Some(_) => Enrolment {
             isolation: Isolation {
@@ -157,14 +158,14 @@ pub(super) fn enrolment(observed: &Observation, chosen: Strategy) -> Enrolment {
     }
 }
 
-/// The quota that restricts the isolation of the run to its namespace. A run with a placeholder, and a run that may have pods, keeps
-/// its isolation.
-fn limiting_quota(observed: &Observation, Enrolment { strategy, isolation }: Enrolment) -> Option<&str> {
-    let quota = observed.cluster.cross_namespace_quota.as_deref()?;
+/// Why the run is isolated within its namespace only, if it is. A run with a placeholder, and a run that may have pods, keeps its
+/// isolation.
+fn narrowing(observed: &Observation, Enrolment { strategy, isolation }: Enrolment) -> Option<&TermsRejected> {
+    let rejected = observed.cluster.terms_rejected.as_ref()?;
     let has_placeholder = observed.statefulset.as_ref().is_some_and(|it| it.owned);
     let may_have_pods = observed.run.is_enrolled() && !observed.run.is_held_by_us();
     let is_resolved = has_placeholder || may_have_pods;
-    (!is_resolved && crosses_namespaces(strategy, isolation)).then_some(quota)
+    (!is_resolved && crosses_namespaces(strategy, isolation)).then_some(rejected)
 }
 
 /// Whether pods with this strategy and isolation have affinity terms across namespaces.
@@ -214,10 +215,10 @@ impl Observation {
         enrolment(self, chosen)
     }
 
-    /// The quota that restricts the isolation of the run to its namespace.
-    pub(crate) fn limiting_quota(&self) -> Option<&str> {
+    /// Why the run is isolated within its namespace only, if it is.
+    pub(crate) fn narrowing(&self) -> Option<&TermsRejected> {
         let chosen = chosen_strategy(self).unwrap_or(self.config.default_strategy);
-        limiting_quota(self, resolved(self, chosen))
+        narrowing(self, resolved(self, chosen))
     }
 
     /// The nodes that the placeholder prefers, if the run prefers warm nodes.

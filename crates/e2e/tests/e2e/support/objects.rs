@@ -24,7 +24,12 @@ pub(crate) async fn quota(bed: &Testbed, namespace: &str, resource: &str, most: 
 
 /// Creates a ResourceQuota with the name `tight` that rejects pods with affinity terms across namespaces.
 pub(crate) async fn forbid_cross_namespace_terms(bed: &Testbed, namespace: &str) {
-    let spec = json!({"hard": {"pods": "0"}, "scopes": ["CrossNamespacePodAffinity"]});
+    limit_cross_namespace_terms(bed, namespace, "0").await;
+}
+
+/// Creates a quota that allows so many pods with affinity terms across namespaces.
+pub(crate) async fn limit_cross_namespace_terms(bed: &Testbed, namespace: &str, pods: &str) {
+    let spec = json!({"hard": {"pods": pods}, "scopes": ["CrossNamespacePodAffinity"]});
     create_quota(bed, namespace, spec).await;
 }
 

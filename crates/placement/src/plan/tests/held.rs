@@ -5,6 +5,7 @@ use crate::attempts::{Before, Turn};
 use crate::caps::{Cap, OverCap};
 use crate::config::Config;
 use crate::coschedule::Coschedule;
+use crate::cross_namespace_quota::TermsRejected;
 use crate::image_pull::Images;
 use crate::requests::Verb;
 use crate::statefulset_quota::{OwnedStatefulSet, Quota, QuotaBlocker, Shortage};
@@ -279,7 +280,7 @@ fn the_placeholder_of_a_running_run_is_adjusted_when_the_api_server_rejects_its_
 
 /// A quota of the namespace rejects pods with affinity terms across namespaces.
 pub(super) fn limited(scene: Scene) -> Scene {
-    scene.change(|scene| scene.cluster.cross_namespace_quota = Some("tight".to_owned()))
+    scene.change(|scene| scene.cluster.terms_rejected = Some(TermsRejected::BecauseOf("tight".to_owned())))
 }
 
 fn isolation_of(scene: &Scene) -> &'static str {
@@ -325,6 +326,20 @@ fn a_placeholder_that_a_quota_rejects_for_its_terms_is_deleted_to_be_created_wit
     assert_eq!(unlimited.decision(), pod_missing(Some(over)));
     let other = limited(held().with_statefulset().failed_create("denied the request"));
     assert_eq!(other.decision(), pod_missing(Some("denied the request")));
+}
+
+/// The API server requires a quota for terms across namespaces.
+#[test]
+fn a_placeholder_that_is_rejected_for_its_terms_without_a_quota_is_created_with_others() {
+    let lacks = "insufficient quota to match these scopes: [{CrossNamespacePodAffinity Exists []}]";
+    let required =
+        |scene: Scene| scene.change(|scene| scene.cluster.terms_rejected = Some(TermsRejected::WithoutQuota));
+    let rejected = |message| held().with_statefulset().failed_create(message);
+    let step = |message| required(rejected(message)).decision().name();
+    assert_eq!(step(lacks), "narrow_isolation");
+    assert_eq!(step("exceeded quota: few"), "requeue_statefulset");
+    assert_eq!(rejected(lacks).decision(), pod_missing(Some(lacks)));
+    assert_eq!(isolation_of(&required(held())), "namespace-all");
 }
 
 #[test]

@@ -4,6 +4,7 @@ use super::super::*;
 use crate::attempts::{Before, Turn};
 use crate::automatic_reserve::PodUsage;
 use crate::caps::{Cap, OverCap};
+use crate::cross_namespace_quota::TermsRejected;
 use crate::reserve::ReserveSetting;
 use crate::statefulset_quota::{OwnedStatefulSet, Quota, QuotaBlocker, Shortage};
 use jiff::Timestamp;
@@ -161,7 +162,7 @@ const ANSWERS: &[Change] = &[
     },
     |scene| *scene = scene.clone().failed_create(TOO_SMALL),
     a_policy_rejects_image_volumes,
-    |scene| scene.cluster.cross_namespace_quota = Some("tight".to_owned()),
+    |scene| scene.cluster.terms_rejected = Some(TermsRejected::BecauseOf("tight".to_owned())),
     |scene| scene.messages.autoscaler = Some("pod triggered scale-up: pool".to_owned()),
     |scene| scene.messages.autoscaler = Some("max node group size reached".to_owned()),
     |scene| scene.turn = Turn::Later(Before::Rejected),
@@ -290,7 +291,8 @@ const USUAL: &[Usual] = &[
     || held().with_statefulset().failed_create(TOO_SMALL),
     || {
         let rejected = held().with_statefulset().failed_create("exceeded quota: tight");
-        rejected.change(|scene| scene.cluster.cross_namespace_quota = Some("tight".to_owned()))
+        rejected
+            .change(|scene| scene.cluster.terms_rejected = Some(TermsRejected::BecauseOf("tight".to_owned())))
     },
     || at_its_deadline().unread(Read::Quota),
     || at_its_deadline().change(|scene| no_room(scene, Some(QuotaBlocker::DeletedStatefulSets))),

@@ -12,6 +12,7 @@ use kube::runtime::watcher::Config as Watch;
 use placement::messages;
 use placement::names::PlaceholderName;
 use serde::Deserialize;
+use std::collections::BTreeMap;
 
 /// The reason of Tekton's event about a task's pod that a quota rejected, and of the TaskRun's condition.
 pub(crate) const OVER_QUOTA: &str = "ExceededResourceQuota";
@@ -122,22 +123,23 @@ pub(crate) fn latest(events: &Events, namespace: &str, name: &str, uid: &str) ->
 
 /// Whether an event of the namespace has such a message.
 pub(crate) fn any(events: &Events, namespace: &str, is_such: impl Fn(&str) -> bool) -> bool {
+    in_namespace(&events.read(), namespace).any(|(_, event)| is_such(&event.message))
+}
+
+fn in_namespace<'a>(
+    events: &'a BTreeMap<EventKey, ObservedEvent>,
+    namespace: &'a str,
+) -> impl Iterator<Item = (&'a EventKey, &'a ObservedEvent)> {
     let from = (namespace.to_owned(), String::new(), String::new());
-    let events = events.read();
-    let mut here = events
+    events
         .range(from..)
-        .take_while(|((in_namespace, ..), _)| in_namespace == namespace);
-    here.any(|(_, event)| is_such(&event.message))
+        .take_while(move |((here, ..), _)| here == namespace)
 }
 
 /// The version of the latest event about a task that can be a task of the run.
 pub(crate) fn latest_of_tasks(events: &Events, namespace: &str, run: &str) -> Option<String> {
-    let from = (namespace.to_owned(), String::new(), String::new());
     let events = events.read();
-    let here = events
-        .range(from..)
-        .take_while(|((in_namespace, ..), _)| in_namespace == namespace);
-    let of_run = here.filter(|((_, task, _), _)| can_be_task_of(task, run));
+    let of_run = in_namespace(&events, namespace).filter(|((_, task, _), _)| can_be_task_of(task, run));
     let latest = of_run.max_by_key(|(_, event)| (event.last_seen, event.version.len(), &event.version));
     latest.map(|(_, event)| event.version.clone())
 }

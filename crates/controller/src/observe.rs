@@ -191,8 +191,10 @@ impl Stores {
             kept_nodes: kept_nodes.unwrap_or_default(),
             keeps_node,
             terms_rejected: terms_rejected(&self.quotas, namespace, || {
-                // A run with a pod keeps its isolation.
-                pod.is_none() && foreign_events::any(&self.failed_creates, namespace, lacks_quota_of_terms)
+                // A run with a pod keeps its isolation, and a done run needs none.
+                !run.done
+                    && pod.is_none()
+                    && foreign_events::any(&self.failed_creates, namespace, lacks_quota_of_terms)
             }),
             coschedule: coschedule(&self.tekton_flags),
         }

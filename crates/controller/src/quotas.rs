@@ -13,7 +13,7 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ResourceQuota, ResourceQuotaSpec, ResourceQuotaStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{ListParams, PartialObjectMeta};
-use placement::cross_namespace_quota::{TermsRejected, has_scope, is_full};
+use placement::cross_namespace_quota::{self, TermsRejected};
 use placement::plan::Observation;
 use placement::quota_room::counts_placeholders;
 use placement::requests::Operation;
@@ -63,7 +63,7 @@ pub(crate) fn quota(quota: &WatchedQuota) -> Option<Reduced<ObjectKey, QuotaStat
         statefulsets: statefulset_quota::count(&quota),
         counts_placeholders: quota.spec.as_ref().is_none_or(counts_placeholders),
         has_room: hard.iter().all(|(name, hard)| used.get(name) < hard),
-        terms_across_namespaces: has_scope(&quota).then(|| !is_full(&quota)),
+        terms_across_namespaces: cross_namespace_quota::has_room(&quota),
     };
     Some((key, Some(state)))
 }

@@ -17,14 +17,14 @@ pub enum TermsRejected {
     WithoutQuota,
 }
 
-/// Whether the quota has no room for a pod with affinity terms across namespaces.
-pub fn is_full(quota: &ResourceQuota) -> bool {
+/// Whether the quota has room for a pod with affinity terms across namespaces; `None` if the quota does not count such pods.
+pub fn has_room(quota: &ResourceQuota) -> Option<bool> {
     let (hard, used) = Resources::limit_and_usage(quota);
-    has_scope(quota) && hard.iter().any(|(name, hard)| used.get(name) >= hard)
+    has_scope(quota).then(|| hard.iter().all(|(name, hard)| used.get(name) < hard))
 }
 
 /// `Exists` is the only operator that the API server accepts for this scope.
-pub fn has_scope(quota: &ResourceQuota) -> bool {
+fn has_scope(quota: &ResourceQuota) -> bool {
     let mut scopes = quota.spec.iter().flat_map(scopes);
     scopes.any(|scope| scope == SCOPE)
 }
@@ -36,7 +36,7 @@ mod tests {
 
     fn is_full_with(spec: &Value, used: &Value) -> bool {
         let quota = json!({"spec": spec, "status": {"hard": spec["hard"], "used": used}});
-        is_full(&serde_json::from_value(quota).unwrap())
+        has_room(&serde_json::from_value(quota).unwrap()) == Some(false)
     }
 
     #[test]

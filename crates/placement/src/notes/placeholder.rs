@@ -65,7 +65,7 @@ pub(super) fn older_runs_first(run: &Run) -> Note {
 pub(super) fn no_place(run: &Run, quota: &str) -> Note {
     let text = format!(
         "{quota} has no room for placeholders beside the StatefulSets that Tekton creates for PVCs (affinity \
-         assistants). Tekton fails a run if the quota refuses one, so they come first. {} Raise the quota by \
+         assistants). Tekton fails a run if the quota refuses one, so these StatefulSets come first. {} Raise the quota by \
          one for each labelled run at a time.",
         meanwhile(run)
     );

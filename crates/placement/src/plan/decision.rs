@@ -62,7 +62,7 @@ pub enum Wait {
     Assistants,
     /// Older runs, which come first.
     OlderRuns(Before),
-    /// Room in a quota for the placeholder's StatefulSet or for those that Tekton creates for the run.
+    /// A `ResourceQuota` that admits the placeholder's StatefulSet, or the affinity assistants that Tekton creates for the run.
     Places {
         /// The quota and its figures.
         quota: String,

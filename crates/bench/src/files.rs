@@ -50,9 +50,12 @@ fn texts(results: &Results) -> Result<BTreeMap<String, String>> {
     let pages = PARTS
         .iter()
         .filter_map(|part| Some((format!("{}.md", part.name), page::page(part, results.part(part)?))));
-    let introduction = ("README.md".to_owned(), page::introduction(&PARTS, results));
-    let json = (FILE.to_owned(), results.json()?);
-    Ok(charts.chain(pages).chain([introduction, json]).collect())
+    let others = [
+        ("README.md".to_owned(), page::introduction(&PARTS, results)),
+        ("improvements.md".to_owned(), page::improvements(results)),
+        (FILE.to_owned(), results.json()?),
+    ];
+    Ok(charts.chain(pages).chain(others).collect())
 }
 
 #[cfg(test)]
@@ -60,6 +63,7 @@ mod tests {
     use super::*;
     use crate::machine::RESULTS;
     use crate::results::Measured;
+    use crate::template::MISSING;
     use crate::variants;
     use e2e::workspace;
 
@@ -70,13 +74,15 @@ mod tests {
         for (name, text) in &texts {
             let found = fs::read_to_string(folder.join(name)).unwrap();
             assert!(found == *text, "{name} differs: run `cargo bench-all --render`");
+            let missing = text.lines().find(|line| line.contains(MISSING));
+            assert_eq!(missing, None, "{name}");
         }
         let files = fs::read_dir(&folder)
             .unwrap()
             .map(|file| file.unwrap().file_name());
-        let mut names: Vec<_> = files.map(|name| name.into_string().unwrap()).collect();
-        names.retain(|name| !texts.contains_key(name));
-        assert_eq!(names, ["improvements.md"]);
+        let mut others: Vec<_> = files.map(|name| name.into_string().unwrap()).collect();
+        others.retain(|name| !texts.contains_key(name));
+        assert!(others.is_empty(), "{others:?}");
     }
 
     #[test]

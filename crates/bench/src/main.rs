@@ -25,6 +25,7 @@ mod scenario;
 mod scheduling;
 mod stats;
 mod stored;
+mod template;
 mod variants;
 mod warm;
 mod watch;

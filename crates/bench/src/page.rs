@@ -3,13 +3,20 @@
 use crate::part::{BenchPart, verdict};
 use crate::results::{Measured, Results};
 use crate::scenario::Scenario;
+use crate::template;
 use std::fmt::Write;
 
 pub(crate) fn introduction(parts: &[BenchPart], results: &Results) -> String {
     let measured = parts.iter().filter(|part| results.part(part).is_some());
     let links = measured.map(|part| format!("- [{}]({}.md)\n", part.title, part.name));
     let links: String = links.collect();
-    format!("{}\n{links}", include_str!("introduction.md"))
+    let text = template::fill(include_str!("introduction.md"), results);
+    format!("{text}\n{links}")
+}
+
+/// The aims that are missed, and what was tried.
+pub(crate) fn improvements(results: &Results) -> String {
+    template::fill(include_str!("improvements.md"), results)
 }
 
 /// How a part was measured, its chart, and a table for each scenario.

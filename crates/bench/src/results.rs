@@ -63,6 +63,11 @@ impl Results {
         self.0.get(part.name)
     }
 
+    pub(crate) fn scenario(&self, part: &str, title: &str) -> Option<&Scenario> {
+        let mut scenarios = self.0.get(part)?.scenarios.iter();
+        scenarios.find(|scenario| scenario.title == title)
+    }
+
     /// Whether the latest session of a part measured the same commit.
     pub(crate) fn has(&self, part: &BenchPart, session: &Session) -> bool {
         let latest = self.part(part).and_then(|measured| measured.sessions.last());

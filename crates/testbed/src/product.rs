@@ -84,7 +84,7 @@ impl Processes {
 
 impl Testbed {
     /// Builds and installs pod-affinity from this checkout, with two replicas of each process, and returns when a labelled run is
-    /// held. [`crate::Options::admission`] selects the webhook or policies.
+    /// held. `Options::admission` selects the webhook or policies.
     pub async fn install_pod_affinity(&self) -> Result<Installed> {
         self.install_pod_affinity_with(&[]).await
     }

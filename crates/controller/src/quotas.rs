@@ -13,11 +13,10 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ResourceQuota, ResourceQuotaSpec, ResourceQuotaStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{ListParams, PartialObjectMeta};
-use placement::cross_namespace_quota::{self, TermsRejected};
+use placement::cross_namespace_quota::{TermsRejected, counts_terms};
 use placement::plan::Observation;
-use placement::quota_room::counts_placeholders;
+use placement::quota_room::{counts_placeholders, has_room};
 use placement::requests::Operation;
-use placement::resources::Resources;
 use placement::run::Run;
 use placement::statefulset_quota::{self, OwnedStatefulSet, Places, Quota};
 use serde::Deserialize;
@@ -35,8 +34,8 @@ pub(crate) struct QuotaState {
     has_room: bool,
     /// The scopes of the quota include placeholders.
     counts_placeholders: bool,
-    /// Whether the quota has room for pods with affinity terms across namespaces, if the quota counts such pods.
-    terms_across_namespaces: Option<bool>,
+    /// The quota counts pods with affinity terms across namespaces.
+    counts_terms: bool,
 }
 
 /// A quota, with the fields that decisions read.
@@ -58,12 +57,11 @@ pub(crate) fn quota(quota: &WatchedQuota) -> Option<Reduced<ObjectKey, QuotaStat
         status: quota.status.clone(),
         ..ResourceQuota::default()
     };
-    let (hard, used) = Resources::limit_and_usage(&quota);
     let state = QuotaState {
         statefulsets: statefulset_quota::count(&quota),
         counts_placeholders: quota.spec.as_ref().is_none_or(counts_placeholders),
-        has_room: hard.iter().all(|(name, hard)| used.get(name) < hard),
-        terms_across_namespaces: cross_namespace_quota::has_room(&quota),
+        has_room: has_room(&quota),
+        counts_terms: counts_terms(&quota),
     };
     Some((key, Some(state)))
 }
@@ -81,10 +79,8 @@ pub(crate) fn terms_rejected(
     namespace: &str,
     was_rejected: impl FnOnce() -> bool,
 ) -> Option<TermsRejected> {
-    let full = named(quotas, namespace, |quota| {
-        quota.terms_across_namespaces == Some(false)
-    });
-    let has_quota = || named(quotas, namespace, |quota| quota.terms_across_namespaces.is_some()).is_some();
+    let full = named(quotas, namespace, |quota| quota.counts_terms && !quota.has_room);
+    let has_quota = || named(quotas, namespace, |quota| quota.counts_terms).is_some();
     match full {
         Some(quota) => Some(TermsRejected::BecauseOf(quota)),
         None => (was_rejected() && !has_quota()).then_some(TermsRejected::WithoutQuota),

@@ -2,8 +2,7 @@
 //! the pods of an isolated run have by default. An API server can be configured (`limitedResources`) to reject such pods in namespaces
 //! without such a quota.
 
-use crate::quota_room::scopes;
-use crate::resources::Resources;
+use crate::quota_room::{has_room, scopes};
 use k8s_openapi::api::core::v1::ResourceQuota;
 
 const SCOPE: &str = "CrossNamespacePodAffinity";
@@ -17,14 +16,14 @@ pub enum TermsRejected {
     WithoutQuota,
 }
 
-/// Whether the quota has room for a pod with affinity terms across namespaces; `None` if the quota does not count such pods.
-pub fn has_room(quota: &ResourceQuota) -> Option<bool> {
-    let (hard, used) = Resources::limit_and_usage(quota);
-    has_scope(quota).then(|| hard.iter().all(|(name, hard)| used.get(name) < hard))
+/// Whether the quota has no room for a pod with affinity terms across namespaces.
+pub fn is_full(quota: &ResourceQuota) -> bool {
+    counts_terms(quota) && !has_room(quota)
 }
 
-/// `Exists` is the only operator that the API server accepts for this scope.
-fn has_scope(quota: &ResourceQuota) -> bool {
+/// Whether the quota counts pods with affinity terms across namespaces. `Exists` is the only operator that the API server accepts for
+/// this scope.
+pub fn counts_terms(quota: &ResourceQuota) -> bool {
     let mut scopes = quota.spec.iter().flat_map(scopes);
     scopes.any(|scope| scope == SCOPE)
 }
@@ -36,7 +35,7 @@ mod tests {
 
     fn is_full_with(spec: &Value, used: &Value) -> bool {
         let quota = json!({"spec": spec, "status": {"hard": spec["hard"], "used": used}});
-        has_room(&serde_json::from_value(quota).unwrap()) == Some(false)
+        is_full(&serde_json::from_value(quota).unwrap())
     }
 
     #[test]

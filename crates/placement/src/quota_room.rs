@@ -9,7 +9,7 @@ use crate::messages;
 use crate::placeholder::spec::Spec;
 use crate::quantity::Quantity;
 use crate::resources::Resources;
-use k8s_openapi::api::core::v1::ResourceQuotaSpec;
+use k8s_openapi::api::core::v1::{ResourceQuota, ResourceQuotaSpec};
 
 /// A TaskRun whose pod a quota rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,6 +87,12 @@ pub fn used_by_placeholder(resource: &str, size: &Resources) -> Quantity {
         _ if counts_pods(resource) => Quantity::of(1),
         _ => size.get(compute(resource)),
     }
+}
+
+/// Whether no resource of the quota is used up.
+pub fn has_room(quota: &ResourceQuota) -> bool {
+    let (hard, used) = Resources::limit_and_usage(quota);
+    hard.iter().all(|(name, hard)| used.get(name) < hard)
 }
 
 /// Whether a quota counts placeholders, by its scopes: a placeholder has requests and no deadline. The priority is that of the run.

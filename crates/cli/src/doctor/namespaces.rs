@@ -97,7 +97,7 @@ pub(super) fn quotas(snapshot: &Snapshot) -> CheckResult {
     {
         let Some(runs) = tenants.runs(quota) else { continue };
         let (name, runs) = (full_name(&quota.metadata), count(runs, "labelled run"));
-        if cross_namespace_quota::has_room(quota) == Some(false) {
+        if cross_namespace_quota::is_full(quota) {
             narrowing.push(format!("ResourceQuota {name} ({runs})"));
             continue;
         }

@@ -66,6 +66,11 @@ impl StepError {
         }
     }
 
+    /// Whether the API server may have released the run although its answer is lost.
+    pub(crate) fn may_have_released(&self) -> bool {
+        self.operation == Operation::Release && self.cause() == ErrorCause::Unavailable
+    }
+
     /// The message of the API server, if it rejects the placeholder only for fields that are copied from the run's podTemplate. The
     /// API server would reject the pods of the tasks for the same fields. An error in any other field is retried.
     pub(crate) fn invalid_template(&self) -> Option<String> {

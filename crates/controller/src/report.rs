@@ -183,8 +183,11 @@ fn remember(
             Some(Duration::ZERO)
         }
         Ok(Effect::Overtaken) | Err(_) => {
-            if let Some(message) = result.as_ref().err().and_then(StepError::invalid_template) {
-                entry.recalled.invalid_template = Some(message);
+            if let Err(error) = result {
+                entry.released |= error.may_have_released();
+                if let Some(message) = error.invalid_template() {
+                    entry.recalled.invalid_template = Some(message);
+                }
             }
             let uid = &observed.run.key.uid;
             Some(entry.backoff.failed(uid, decision, observed.now))

@@ -43,6 +43,13 @@ struct Namespace {
     next_retry: Option<Timestamp>,
 }
 
+impl Namespace {
+    /// Whether no run waits, and no run has the turn to count a quota: its guard shares the lock.
+    fn is_idle(&self) -> bool {
+        self.attempts.is_empty() && Arc::strong_count(&self.quota) == 1
+    }
+}
+
 /// The turns, and the runs whose turn has come.
 pub(crate) fn turns() -> (Turns, UnboundedReceiver<ObjectRef<PipelineRun>>) {
     let (triggers, triggered) = unbounded();
@@ -181,7 +188,7 @@ impl Turns {
             }
             let is_full = namespace.attempts.is_full();
             self.trigger_each(queue.as_mut().map(|queue| queue.set_full(name, is_full)));
-            !namespace.attempts.is_empty()
+            !namespace.is_idle()
         });
     }
 
@@ -221,7 +228,7 @@ impl Turns {
             return;
         };
         let next = namespace.attempts.remove(&position(run));
-        if namespace.attempts.is_empty() {
+        if namespace.is_idle() {
             namespaces.remove(&run.key.namespace);
         }
         for name in next {

@@ -102,6 +102,24 @@ async fn a_run_keeps_its_turn_until_its_placeholder_is_created() {
 }
 
 #[tokio::test]
+async fn a_run_keeps_its_turn_while_other_runs_of_its_namespace_are_reconciled_and_deleted() {
+    let server = Server::start();
+    let (reconciler, ..) = reconciler(&Caches::ready(), &server);
+    let turns = &reconciler.memory.turns;
+    let turn = turns.quota(&run());
+    let unlabelled = Run {
+        opt_in: None,
+        hold: false,
+        ..run()
+    };
+    reconciler.reconcile(unlabelled).await.unwrap();
+    turns.forget(|_| true);
+    assert!(turns.is_busy(&run()));
+    drop(turn);
+    assert!(!turns.is_busy(&run()));
+}
+
+#[tokio::test]
 async fn runs_of_a_namespace_without_a_quota_of_statefulsets_need_no_turn_and_no_count() {
     let mut server = Server::start();
     let quota = json!({"metadata": {"name": "q"}, "spec": {"hard": {"pods": "3"}}});

@@ -120,6 +120,25 @@ async fn a_release_is_remembered_and_a_run_with_a_placeholder_that_waits_for_its
 }
 
 #[tokio::test]
+async fn a_release_without_an_answer_counts_as_a_release_and_a_rejected_release_does_not() {
+    let server = Server::start();
+    let (reconciler, ..) = reconciler(&Caches::ready(), &server);
+    let memory = &reconciler.memory;
+    let denied =
+        kube::core::Status::failure("admission webhook denied the request", "Forbidden").with_code(403);
+    let denied = Failure::Api(Box::new(kube::Error::Api(denied.boxed())));
+    for (fault, is_released) in [(denied, false), (Failure::Late(Duration::from_secs(10)), true)] {
+        let failed = StepError {
+            operation: Operation::Release,
+            fault,
+        };
+        let decision = planned(release(ReleaseCause::NodeFound));
+        drop(reconciler.report.step(memory, &nothing(), decision, Err(failed)));
+        assert_eq!(memory.peek("u1", |entry| Some(entry.released)), Some(is_released));
+    }
+}
+
+#[tokio::test]
 async fn a_release_by_another_client_is_not_counted() {
     let released = Run {
         status: SpecStatus::Unset,

@@ -210,7 +210,7 @@ fn reserve(observed: &Observation, creation: &Creation) -> Option<String> {
 fn change_placeholder(observed: &Observation, wanted: &spec::Spec) -> Option<Request> {
     let placeholder = observed.statefulset.as_ref()?;
     let patch = spec::patch(&placeholder.uid, &placeholder.spec, wanted);
-    let operation = if wanted.within_limits && !placeholder.spec.within_limits {
+    let operation = if wanted.within_limits && wanted.size != placeholder.spec.size {
         Operation::Placeholder
     } else {
         Operation::Change

@@ -2,6 +2,7 @@
 //! change runs later.
 
 use crate::support::SOON;
+use crate::support::controller::until_tekton_labelled;
 use crate::support::events::{reasons, until_event};
 use crate::support::objects::{another_pod, quota};
 use crate::support::placeholders::{bound_placeholder, pods, until_no_placeholder};
@@ -340,6 +341,7 @@ async fn a_user_who_takes_over_the_hold_keeps_the_run_held_until_its_release() {
     bound_task(&bed, &first, "fetch").await;
     let run = RunSpec::diamond("default", "run").opted_in("true").ending("hang");
     let held = create(&bed, &run).await;
+    until_tekton_labelled(&bed, &run).await;
     let api = runs::runs(&client, "default");
     // The command of docs/troubleshooting.md: `kubectl annotate pipelinerun run pod-affinity.tekton.dev/hold-`.
     let take_over = Patch::Merge(json!({"metadata": {"annotations": {keys::HOLD: null}}}));

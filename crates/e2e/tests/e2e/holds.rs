@@ -1,7 +1,7 @@
 //! Holds of runs, and who may release them.
 
 use crate::support::SOON;
-use crate::support::controller::{has_group, until_reconciled};
+use crate::support::controller::{has_group, until_reconciled, until_tekton_labelled};
 use crate::support::custom_runs::{custom_run, run_of_custom_task};
 use crate::support::events::until_event;
 use crate::support::objects::node_of;
@@ -11,7 +11,7 @@ use crate::support::testbeds::{fresh, installed, kill_webhooks, start_controller
 use kube::ResourceExt;
 use kube::api::{DynamicObject, ListParams, Patch, PatchParams};
 use placement::keys;
-use serde_json::json;
+use serde_json::{Value, json};
 use testbed::runs::{self, RunSpec, State};
 use testbed::{Part, Testbed, apply};
 
@@ -25,19 +25,47 @@ async fn until_enrolled(bed: &Testbed, run: &RunSpec) -> DynamicObject {
         .unwrap()
 }
 
-async fn patch(bed: &Testbed, run: &RunSpec, patch: serde_json::Value) -> DynamicObject {
+async fn patch(bed: &Testbed, run: &RunSpec, patch: Value) -> DynamicObject {
     let api = runs::runs(&bed.client().await.unwrap(), run.namespace());
     api.patch(run.name(), &PatchParams::default(), &Patch::Merge(patch))
         .await
         .unwrap()
 }
 
-/// Changes the label. Tekton writes all labels of a new run when it adds its own, and a change meanwhile would be lost.
-async fn change_label(bed: &Testbed, run: &RunSpec, value: serde_json::Value) -> DynamicObject {
-    let is_labelled = |run: &DynamicObject| run.labels().contains_key("tekton.dev/pipeline");
-    let labelled = bed.until_run(run, "to have Tekton's label", SOON, is_labelled);
-    labelled.await.unwrap();
+async fn change_label(bed: &Testbed, run: &RunSpec, value: &Value) -> DynamicObject {
+    until_tekton_labelled(bed, run).await;
     patch(bed, run, json!({"metadata": {"labels": {keys::OPT_IN: value}}})).await
+}
+
+/// Creates runs, waits until each is ready, and changes their labels. Checks that each run is released and in no group. Tekton is
+/// stopped meanwhile: Tekton may write labels again that were removed after Tekton had read the run.
+async fn leave<const N: usize>(
+    bed: &Testbed,
+    changes: [(&str, Value); N],
+    ready: impl AsyncFn(&Testbed, &RunSpec),
+) {
+    let runs = changes.map(|(name, value)| {
+        (
+            RunSpec::new("default", name).task("only", &[]).opted_in("true"),
+            value,
+        )
+    });
+    for (run, _) in &runs {
+        create(bed, run).await;
+        ready(bed, run).await;
+        until_tekton_labelled(bed, run).await;
+    }
+    bed.kill(Part::TektonController).unwrap();
+    for (run, value) in &runs {
+        change_label(bed, run, value).await;
+        let left = bed.until_run(run, "to be released", SOON, released);
+        let left = left.await.unwrap();
+        for key in [keys::GROUP, keys::STRATEGY, keys::ISOLATION] {
+            assert!(!left.labels().contains_key(key), "{}: {key}", run.name());
+        }
+    }
+    bed.start_again(Part::TektonController).await.unwrap();
+    until_no_placeholder(bed, "default").await;
 }
 
 /// Checks that the controller had the time to release an enrolled run or to take over the hold, and did neither.
@@ -280,38 +308,22 @@ async fn a_run_that_a_user_releases_before_it_is_enrolled_runs_as_without_the_la
 #[e2e_test]
 async fn a_run_whose_label_is_removed_while_it_is_held_starts_without_pod_affinity() {
     let bed = fresh(0).await;
-    for (name, value) in [
-        ("removed", json!(null)),
+    let changes = [
+        ("removed", Value::Null),
         ("declined", json!("false")),
         ("misspelt", json!("perhaps")),
-    ] {
-        let spec = RunSpec::new("default", name).task("only", &[]).opted_in("true");
-        create(&bed, &spec).await;
-        change_label(&bed, &spec, value).await;
-        let run = bed
-            .until_run(&spec, "to be released", SOON, released)
-            .await
-            .unwrap();
-        assert!(!run.labels().contains_key(keys::GROUP), "{name}");
-    }
-    crate::support::placeholders::until_no_placeholder(&bed, "default").await;
+    ];
+    leave(&bed, changes, async |_, _| {}).await;
 }
 
 #[e2e_test]
 async fn a_run_whose_label_is_removed_while_it_waits_for_a_node_leaves_its_group() {
     let bed = fresh(0).await;
-    for (name, value) in [("removed", json!(null)), ("declined", json!("false"))] {
-        let spec = RunSpec::new("default", name).task("only", &[]).opted_in("true");
-        create(&bed, &spec).await;
-        until_enrolled(&bed, &spec).await;
-        change_label(&bed, &spec, value).await;
-        let run = bed.until_run(&spec, "to be released", SOON, released);
-        let run = run.await.unwrap();
-        for key in [keys::GROUP, keys::STRATEGY, keys::ISOLATION] {
-            assert!(!run.labels().contains_key(key), "{name}: {key}");
-        }
-    }
-    crate::support::placeholders::until_no_placeholder(&bed, "default").await;
+    let changes = [("removed", Value::Null), ("declined", json!("false"))];
+    leave(&bed, changes, async |bed, run| {
+        drop(until_enrolled(bed, run).await);
+    })
+    .await;
 }
 
 #[e2e_test]
@@ -320,7 +332,7 @@ async fn a_run_whose_label_is_removed_while_no_controller_runs_starts_after_a_co
     stop_controllers(&bed);
     let spec = RunSpec::new("default", "run").task("only", &[]).opted_in("true");
     create(&bed, &spec).await;
-    let robbed = change_label(&bed, &spec, json!(null)).await;
+    let robbed = change_label(&bed, &spec, &Value::Null).await;
     assert_eq!(runs::state(&robbed), State::Pending);
     start_controllers(&bed).await;
     bed.until_run(&spec, "to be released", SOON, released)
@@ -339,7 +351,7 @@ async fn a_run_whose_label_is_removed_while_its_user_holds_it_is_in_no_group_whe
             .spec("status", json!("PipelineRunPending"));
         create(bed, &spec).await;
         until_enrolled(bed, &spec).await;
-        change_label(bed, &spec, value).await;
+        change_label(bed, &spec, &value).await;
         let withdrawn = bed.until_run(&spec, "to leave its group", SOON, |run| !has_group(run));
         assert_eq!(runs::state(&withdrawn.await.unwrap()), State::Pending, "{name}");
         release(bed, &spec).await;
@@ -380,15 +392,20 @@ async fn a_hold_ends_at_its_deadline_even_without_a_node() {
 }
 
 #[e2e_test]
-async fn a_run_that_is_released_before_it_has_a_node_gets_a_placeholder_that_a_limit_range_allows() {
+async fn a_run_that_is_released_before_it_has_a_node_gets_a_placeholder_that_two_limit_ranges_allow() {
     let bed = fresh(0).await;
     bed.configure(&[("release-when", Some("created"))]).await.unwrap();
-    let limit = json!({"type": "Container", "min": {"cpu": "100m"}, "defaultRequest": {"cpu": "200m"}, "default": {"cpu": "1"}});
-    let range = json!({
-        "apiVersion": "v1", "kind": "LimitRange", "metadata": {"namespace": "default", "name": "limits"},
-        "spec": {"limits": [limit]},
-    });
-    apply::apply(&bed.client().await.unwrap(), &range).await.unwrap();
+    for (resource, min, request, limit) in [("cpu", "100m", "200m", "1"), ("memory", "200Mi", "300Mi", "1Gi")]
+    {
+        let limit = json!({
+            "type": "Container", "min": {resource: min}, "defaultRequest": {resource: request}, "default": {resource: limit},
+        });
+        let range = json!({
+            "apiVersion": "v1", "kind": "LimitRange", "metadata": {"namespace": "default", "name": resource},
+            "spec": {"limits": [limit]},
+        });
+        apply::apply(&bed.client().await.unwrap(), &range).await.unwrap();
+    }
     let spec = RunSpec::new("default", "run")
         .task("only", &[])
         .opted_in("true")

@@ -2,7 +2,6 @@
 
 use crate::config::Config;
 use crate::keys;
-use crate::pod_rejection::LimitRangeBounds;
 use crate::quantity::Quantity;
 use crate::reserve::{self, BadReserve, Reserve, ReserveSetting};
 use crate::resources::Resources;
@@ -50,18 +49,6 @@ pub fn usual(config: &Config) -> Size {
         amounts: amounts
             .map(|(name, amount)| (name.to_owned(), amount.clone()))
             .into(),
-        reserves: false,
-    }
-}
-
-/// The size nearest to the usual size that a `LimitRange` allows.
-pub(crate) fn within_limits(bounds: &LimitRangeBounds, config: &Config) -> Size {
-    let allowed = bounds.nearest(usual(config).requests());
-    let amounts = allowed
-        .iter()
-        .map(|(name, amount)| (name.to_owned(), amount.to_string()));
-    Size {
-        amounts: amounts.collect(),
         reserves: false,
     }
 }

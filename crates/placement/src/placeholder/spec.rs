@@ -3,6 +3,7 @@
 use crate::config::Config;
 use crate::image_pull::Images;
 use crate::keys;
+use crate::pod_rejection::LimitRangeBounds;
 use crate::raw::{add, remove, replace, test};
 use crate::resources::Resources;
 use json_patch::{Patch, PatchOperation};
@@ -39,6 +40,17 @@ pub struct Spec {
     pub claims: Vec<String>,
     /// The images of the image volumes.
     pub images: Images,
+}
+
+/// Whether a placeholder meets the bounds of a `LimitRange` that rejected its pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum LimitsMet {
+    /// The size meets the bounds: the pod was rejected before the last change.
+    Now,
+    /// This size meets the bounds, and those that decided the present size.
+    With(Resources),
+    /// The bounds contradict those that decided the present size.
+    Never,
 }
 
 impl Spec {
@@ -93,6 +105,23 @@ impl Spec {
     pub(crate) fn shrink(&mut self, config: &Config) {
         self.size = super::size::usual(config).requests();
         self.reserve = None;
+    }
+
+    /// A message has the bounds of a single `LimitRange`. So the next message of a namespace with several starts from the size that
+    /// meets the bounds before. Each amount changes in one direction only, so two bounds that contradict each other end the search.
+    pub(crate) fn meet_limits(&self, bounds: &LimitRangeBounds, config: &Config) -> LimitsMet {
+        let usual = super::size::usual(config).requests();
+        let size = if self.within_limits { &self.size } else { &usual };
+        let next = bounds.nearest(size.clone());
+        let lowers_raised = size.beyond(&usual).any(|name| next.get(name) < size.get(name));
+        let raises_lowered = usual.beyond(size).any(|name| next.get(name) > size.get(name));
+        if next == self.size {
+            LimitsMet::Now
+        } else if lowers_raised || raises_lowered {
+            LimitsMet::Never
+        } else {
+            LimitsMet::With(next)
+        }
     }
 
     /// The node that the run gave up last.

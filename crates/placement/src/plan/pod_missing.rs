@@ -9,18 +9,18 @@ use crate::attempts::{Rejection, Turn};
 use crate::cross_namespace_quota::TermsRejected;
 use crate::image_pull::Images;
 use crate::messages;
-use crate::placeholder::size::{is_automatic, within_limits};
-use crate::pod_rejection::{self, LimitRangeBounds, PermanentRejection};
+use crate::placeholder::size::is_automatic;
+use crate::placeholder::spec::LimitsMet;
+use crate::pod_rejection::{self, PermanentRejection};
 use crate::quota_room::rejection;
+use crate::resources::Resources;
 
 /// Whether no retry and no change makes the API server accept the pod.
 pub(super) fn is_rejected_permanently(observed: &Observation, placeholder: &Placeholder) -> bool {
     match permanent_rejection(observed) {
         Some(PermanentRejection::MissingObject | PermanentRejection::NamespaceConflict) => true,
-        // A message with the limits that the placeholder meets is older than its last change.
         Some(PermanentRejection::OutOfLimitRange(bounds)) => {
-            let allowed = within_limits(&bounds, &observed.config).requests();
-            placeholder.spec.within_limits && placeholder.spec.size != allowed
+            placeholder.spec.meet_limits(&bounds, &observed.config) == LimitsMet::Never
         }
         None => false,
     }
@@ -74,12 +74,13 @@ pub(super) fn adapted(observed: &Observation, placeholder: &Placeholder) -> Opti
         return Some(leave_out_images(observed, placeholder));
     }
     match permanent_rejection(observed)? {
-        PermanentRejection::OutOfLimitRange(bounds) if !placeholder.spec.within_limits => {
-            Some(size_within_limits(observed, placeholder, &bounds))
+        PermanentRejection::OutOfLimitRange(bounds) => {
+            match placeholder.spec.meet_limits(&bounds, &observed.config) {
+                LimitsMet::With(size) => Some(size_within_limits(observed, placeholder, size)),
+                LimitsMet::Now | LimitsMet::Never => None,
+            }
         }
-        PermanentRejection::OutOfLimitRange(_)
-        | PermanentRejection::MissingObject
-        | PermanentRejection::NamespaceConflict => None,
+        PermanentRejection::MissingObject | PermanentRejection::NamespaceConflict => None,
     }
 }
 
@@ -100,14 +101,9 @@ pub(super) fn after_pause(observed: &Observation, plan: Plan) -> Plan {
     }
 }
 
-fn size_within_limits(
-    observed: &Observation,
-    placeholder: &Placeholder,
-    bounds: &LimitRangeBounds,
-) -> Decision {
+fn size_within_limits(observed: &Observation, placeholder: &Placeholder, size: Resources) -> Decision {
     let sized = change_placeholder(placeholder, |spec| {
-        spec.size = within_limits(bounds, &observed.config).requests();
-        spec.within_limits = true;
+        (spec.size, spec.within_limits) = (size, true);
     });
     let message = failed_create(observed).unwrap_or_default().to_owned();
     Decision::act(

@@ -37,6 +37,15 @@ pub(crate) async fn configure(bed: &PooledTestbed, data: &[(&str, Option<&str>)]
     .unwrap();
 }
 
+/// Waits for a label that Tekton adds to a new run. Tekton writes all labels and annotations that it read before, so a change
+/// meanwhile would be lost.
+pub(crate) async fn until_tekton_labelled(bed: &Testbed, run: &RunSpec) {
+    let is_labelled = |run: &DynamicObject| run.labels().contains_key("tekton.dev/pipeline");
+    bed.until_run(run, "to have Tekton's label", SOON, is_labelled)
+        .await
+        .unwrap();
+}
+
 /// Whether this replica of the controller leads.
 pub(crate) async fn leads(installed: &Installed, replica: u8) -> bool {
     let admin = installed.controller_admin[usize::from(replica)];

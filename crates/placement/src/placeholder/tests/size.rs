@@ -1,7 +1,8 @@
 //! The size of a new placeholder, and how a placeholder becomes small.
 
 use super::*;
-use crate::placeholder::size::{can_resize, invalid_reserve, reserved, usual, within_limits};
+use crate::placeholder::size::{can_resize, invalid_reserve, reserved, usual};
+use crate::placeholder::spec::LimitsMet;
 use crate::plan::{Resize, Shape};
 use crate::pod_rejection::LimitRangeBounds;
 use crate::requests::resize_patch;
@@ -9,6 +10,7 @@ use crate::reserve;
 use crate::resources::Resources;
 use crate::strategy::Enrolment;
 use crate::volume::restrict;
+use std::collections::BTreeMap;
 
 fn reserving(reserve: &str) -> Run {
     Run {
@@ -165,10 +167,72 @@ fn shrinking_changes_only_the_resources_of_the_template() {
 }
 
 #[test]
+fn each_limit_range_changes_an_amount_in_the_same_direction_or_contradicts_an_earlier_one() {
+    let size = |cpu: &str| {
+        let amounts =
+            [("cpu", cpu), ("memory", "100Mi")].map(|(name, amount)| (name.to_owned(), amount.to_owned()));
+        Resources::from_texts(&BTreeMap::from(amounts))
+    };
+    for (cpu, within_limits, message, expected) in [
+        (
+            "50m",
+            false,
+            "minimum cpu usage per Container is 200m, but request is 50m",
+            LimitsMet::With(size("200m")),
+        ),
+        (
+            "200m",
+            true,
+            "minimum cpu usage per Container is 200m, but request is 50m",
+            LimitsMet::Now,
+        ),
+        (
+            "200m",
+            true,
+            "minimum cpu usage per Container is 400m, but request is 200m",
+            LimitsMet::With(size("400m")),
+        ),
+        (
+            "200m",
+            true,
+            "maximum cpu usage per Container is 100m, but limit is 200m",
+            LimitsMet::Never,
+        ),
+        (
+            "30m",
+            true,
+            "maximum cpu usage per Container is 20m, but limit is 30m",
+            LimitsMet::With(size("20m")),
+        ),
+        (
+            "30m",
+            true,
+            "minimum cpu usage per Container is 40m, but request is 30m",
+            LimitsMet::Never,
+        ),
+    ] {
+        let spec = Spec {
+            size: size(cpu),
+            within_limits,
+            ..Spec::default()
+        };
+        let bounds = LimitRangeBounds::parse(message).unwrap();
+        assert_eq!(
+            spec.meet_limits(&bounds, &Config::default()),
+            expected,
+            "{cpu}: {message}"
+        );
+    }
+}
+
+#[test]
 fn a_template_within_a_limit_range_requests_the_allowed_amounts_without_the_reserve() {
     let big = made(&reserving("cpu=4"), &Config::default());
     let message = "minimum cpu usage per Container is 200m, but request is 50m";
-    let size = within_limits(&LimitRangeBounds::parse(message).unwrap(), &Config::default()).requests();
+    let bounds = LimitRangeBounds::parse(message).unwrap();
+    let LimitsMet::With(size) = Spec::default().meet_limits(&bounds, &Config::default()) else {
+        panic!("no size meets {bounds:?}");
+    };
     let patch = change(&big, |spec| {
         (spec.size, spec.within_limits) = (size, true);
     });

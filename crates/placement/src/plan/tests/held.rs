@@ -231,7 +231,7 @@ fn is_released_as_impossible(decision: &Decision, told: &str) {
 }
 
 #[test]
-fn a_placeholder_that_a_limit_range_rejects_is_adjusted_once_before_its_run_is_released() {
+fn a_placeholder_is_adjusted_to_each_limit_range_until_two_contradict_each_other() {
     let message = r#"pods "x" is forbidden: minimum cpu usage per Container is 100m, but request is 50m"#;
     let within = Spec {
         size: amounts("cpu=100m,memory=100Mi"),
@@ -250,6 +250,16 @@ fn a_placeholder_that_a_limit_range_rejects_is_adjusted_once_before_its_run_is_r
     };
     let conflict = r#"pods "x" is forbidden: maximum cpu usage per Container is 80m, but limit is 100m"#;
     is_released_as_impossible(&adjusted(conflict), conflict);
+    let second =
+        r#"pods "x" is forbidden: minimum memory usage per Container is 500Mi, but request is 100Mi"#;
+    let both = Spec {
+        size: amounts("cpu=100m,memory=500Mi"),
+        ..within.clone()
+    };
+    let Decision::Act(step) = adjusted(second) else {
+        panic!("the bounds of both LimitRanges are met");
+    };
+    assert_eq!(step.actions, [Action::Placeholder(both)]);
     assert_eq!(
         adjusted(message).name(),
         "requeue_statefulset",

@@ -69,21 +69,20 @@ fn the_note_about_a_narrowed_isolation_names_the_quota() {
 
 #[test]
 fn a_change_that_gives_a_placeholder_the_size_of_a_limit_range_counts_as_its_creation() {
-    let operation = |is_within: bool, wanted: bool| {
-        let observed = held()
-            .with_statefulset()
-            .spec(|spec| spec.within_limits = is_within);
+    let operation = |cpu: &str, is_within: bool| {
+        let observed = held().with_statefulset().spec(|spec| spec.within_limits = true);
         let wanted = Spec {
             replicas: 0,
-            within_limits: wanted,
+            size: amounts(&format!("cpu={cpu},memory=100Mi")),
+            within_limits: is_within,
             ..spec()
         };
         let requests = Action::Placeholder(wanted).requests(&observed.observation(), "image");
         requests[0].operation
     };
-    assert_eq!(operation(false, true), Operation::Placeholder);
-    assert_eq!(operation(true, true), Operation::Change);
-    assert_eq!(operation(false, false), Operation::Change);
+    assert_eq!(operation("200m", true), Operation::Placeholder);
+    assert_eq!(operation("50m", true), Operation::Change);
+    assert_eq!(operation("200m", false), Operation::Change);
 }
 
 #[test]

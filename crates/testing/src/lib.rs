@@ -26,7 +26,7 @@ pub enum Behaviour {
     Unavailable,
     /// No request gets a response.
     Silent,
-    /// The server acts, but no request gets a response.
+    /// The server acts, but no write gets a response.
     Unanswering,
     /// Each request fails with the status 403.
     Forbidding,

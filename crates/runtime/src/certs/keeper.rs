@@ -240,11 +240,12 @@ impl Keeper {
         trust: &mut WebhookConfigurations,
     ) -> Result<(), Error> {
         let first = trust.trusted().is_empty();
+        // Unknown until the API server has answered: the API server may act on a change although its answer is lost.
+        let settled_at = self.settled_at.take();
         let changed = trust.publish(&stored.bundle).await?;
-        if changed || self.settled_at.is_none() {
-            let given = if first { Duration::ZERO } else { self.settle_time };
-            self.settled_at = Some(Instant::now() + given);
-        }
+        let given = if first { Duration::ZERO } else { self.settle_time };
+        let settled_at = settled_at.filter(|_| !changed);
+        self.settled_at = settled_at.or_else(|| Some(Instant::now() + given));
         Ok(())
     }
 

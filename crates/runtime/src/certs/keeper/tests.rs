@@ -229,6 +229,23 @@ async fn a_new_leader_during_a_rotation_waits_for_the_settle_time() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_bundle_that_was_published_without_an_answer_gets_the_settle_time() {
+    let mut scene = Scene::installed().await;
+    scene.later(CA_LIFE * 2 / 3 + DAY);
+    let before = scene.stored();
+    scene.api.set_behaviour(Behaviour::Unanswering);
+    // The Secret and both configurations are written.
+    for _ in 0..3 {
+        timeout(PASS_DEADLINE, scene.keeper.pass()).await.unwrap_err();
+    }
+    scene.api.set_behaviour(Behaviour::Healthy);
+    assert_eq!(Certificate::all(&scene.trusted_by(install::POD_WEBHOOK)).len(), 2);
+    let wait = scene.pass().await;
+    assert!(wait > Duration::from_secs(9) && wait <= SETTLE_TIME, "{wait:?}");
+    assert_eq!(scene.stored().leaf, before.leaf);
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_settle_time_can_be_set() {
     let mut scene = Scene::installed().await;
     scene.keeper = scene.keeper.with_settle_time(Duration::from_secs(2));

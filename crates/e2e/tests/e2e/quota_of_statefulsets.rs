@@ -3,13 +3,13 @@
 
 use crate::support::SOON;
 use crate::support::events::{notes, reasons, until_event};
-use crate::support::objects::quota;
+use crate::support::objects::{quota, until_enforced};
 use crate::support::placeholders::{sets, until_no_placeholder};
 use crate::support::pvcs::{create_pvc, with_pvc};
 use crate::support::runs::{create, let_end, let_succeed};
 use crate::support::testbeds::fresh;
 use futures::future::join_all;
-use kube::api::ListParams;
+use kube::api::{Api, ListParams};
 use serde_json::json;
 use testbed::apply::apply_all;
 use testbed::runs::RunSpec;
@@ -33,7 +33,6 @@ async fn unlabelled_run_with_claim(bed: &Testbed, name: &str) -> RunSpec {
 #[e2e_test]
 async fn a_run_whose_quota_has_room_only_for_tektons_assistant_starts_without_a_placeholder() {
     let bed = fresh(2).await;
-    bed.configure(&[("hold-deadline", Some("5s"))]).await.unwrap();
     quota(&bed, "default", SETS, "1").await;
     create_pvc(&bed, "alone", None).await;
     let run = RunSpec::new("default", "alone").task("only", &[]).lasting("1s");
@@ -41,6 +40,7 @@ async fn a_run_whose_quota_has_room_only_for_tektons_assistant_starts_without_a_
     let run = run.spec("params", json!([{"name": "claim", "value": "alone"}]));
     create(&bed, &run).await;
     until_event(&bed, &run, "PlaceholderRefused").await;
+    bed.configure(&[("hold-deadline", Some("5s"))]).await.unwrap();
     bed.until_succeeded(&run, SOON).await.unwrap();
     let reported = reasons(&bed.client().await.unwrap(), &run).await;
     assert!(
@@ -53,7 +53,6 @@ async fn a_run_whose_quota_has_room_only_for_tektons_assistant_starts_without_a_
 #[e2e_test]
 async fn a_quota_whose_status_is_not_written_yet_counts_the_statefulsets_that_exist() {
     let bed = fresh(2).await;
-    bed.configure(&[("hold-deadline", Some("5s"))]).await.unwrap();
     let run = run_with_claim(&bed, "alone").await;
     bed.pause(Part::ControllerManager).unwrap();
     let metadata = |name: &str| json!({"name": name, "namespace": "default"});
@@ -67,12 +66,13 @@ async fn a_quota_whose_status_is_not_written_yet_counts_the_statefulsets_that_ex
     let two = json!({
         "apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata("tight"), "spec": {"hard": {SETS: "2"}},
     });
-    apply_all(&bed.client().await.unwrap(), &[database, two])
-        .await
-        .unwrap();
+    let client = bed.client().await.unwrap();
+    apply_all(&client, &[database, two]).await.unwrap();
     create(&bed, &run).await;
     until_event(&bed, &run, "PlaceholderRefused").await;
     bed.resume(Part::ControllerManager).unwrap();
+    until_enforced(&bed, &Api::namespaced(client, "default")).await;
+    bed.configure(&[("hold-deadline", Some("5s"))]).await.unwrap();
     bed.until_succeeded(&run, SOON).await.unwrap();
 }
 

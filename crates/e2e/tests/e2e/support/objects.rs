@@ -40,6 +40,12 @@ async fn create_quota(bed: &Testbed, namespace: &str, spec: Value) -> Api<Resour
         .create(&PostParams::default(), &serde_json::from_value(quota).unwrap())
         .await
         .unwrap();
+    until_enforced(bed, &quotas).await;
+    quotas
+}
+
+/// Waits until the quota `tight` has a status.
+pub(crate) async fn until_enforced(bed: &Testbed, quotas: &Api<ResourceQuota>) {
     bed.until("the quota to be enforced", SOON, async || {
         let quota = quotas.get("tight").await.map_err(|error| error.to_string())?;
         quota
@@ -49,7 +55,6 @@ async fn create_quota(bed: &Testbed, namespace: &str, spec: Value) -> Api<Resour
     })
     .await
     .unwrap();
-    quotas
 }
 
 /// Creates a pod of another application with this CPU request. A large request makes its node the least attractive one.

@@ -197,18 +197,33 @@ async fn switch(helm: Helm) {
     releases(&bed, helm).await;
     follow(&bed, helm, &page("## Install with Helm")).await;
     assert_eq!(admission(&bed, helm).await, "MutatingAdmissionPolicy");
-    let without_the_job = "uninstall pod-affinity --no-hooks --wait";
-    follow(&bed, helm, &helm_calls(without_the_job)).await;
-    let install = "install pod-affinity pod-affinity-0.1.0.tgz --set admission=webhook";
-    follow(&bed, helm, &helm_calls(install)).await;
+    let policies = page("### Policies or webhook");
+    let webhook = policies
+        .replace("admission=policies", "admission=webhook")
+        .replacen("--set ", "--set webhook.failOpen=true --set ", 1);
+    let (first, then) = webhook.split_once("sleep 5").unwrap();
+    follow(&bed, helm, first).await;
+    assert_eq!(failure_policies(&bed), ["Ignore"], "until the webhook is active");
+    follow(&bed, helm, then).await;
+    assert!(failure_policies(&bed).contains(&"Fail".to_owned()));
     let by_default = "upgrade pod-affinity pod-affinity-0.2.0.tgz --reset-values";
     follow(&bed, helm, &helm_calls(by_default)).await;
     assert_eq!(admission(&bed, helm).await, "MutatingWebhookConfiguration");
-    follow(&bed, helm, &page("### Policies or webhook")).await;
+    follow(&bed, helm, &policies).await;
     follow(&bed, helm, &page("## Upgrade with Helm")).await;
     assert_eq!(admission(&bed, helm).await, "MutatingAdmissionPolicy");
-    let configurations = ["get", "mutatingwebhookconfigurations", "--output=name"];
-    assert!(!kubectl(&bed, &configurations).contains("pod-affinity"));
+    assert!(failure_policies(&bed).is_empty());
+}
+
+/// The different failure policies of pod-affinity's webhooks that change runs and pods.
+fn failure_policies(bed: &Testbed) -> Vec<String> {
+    let path = "--output=jsonpath={.items[*].webhooks[*].failurePolicy}";
+    let selector = "--selector=app.kubernetes.io/part-of=pod-affinity";
+    let text = kubectl(bed, &["get", "mutatingwebhookconfigurations", selector, path]);
+    let mut policies: Vec<_> = text.split_whitespace().map(str::to_owned).collect();
+    policies.sort();
+    policies.dedup();
+    policies
 }
 
 fn helm_calls(words: &str) -> String {

@@ -23,8 +23,8 @@ use testbed::runs::{self, RunSpec, State};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-/// A resource of this name stands for a node that a run uses. Kueue counts the resource; no node has it.
-const NODES: &str = "pod-affinity.tekton.dev/nodes";
+/// What tekton-kueue requests for each run. Kueue counts the resource; no node has it.
+const NODES: &str = "tekton.dev/pipelineruns";
 const QUEUE: &str = "runs";
 /// Nodes in the quota: fewer than nodes in the cluster.
 const QUOTA: usize = 2;

@@ -27,24 +27,11 @@ pub const TEKTON: Supported = Supported {
 /// this version.
 pub const OLDEST_WITH_POLICIES: u32 = 36;
 
-/// How a version compares with the supported versions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Support {
-    /// The version is in the tested range.
-    Tested,
-    /// The version is older than the oldest supported version.
-    TooOld,
-    /// The version is newer than the newest tested version.
-    Untested,
-    /// The version cannot be read.
-    Unknown,
-}
-
 /// A warning about a version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Complaint {
-    /// How the version compares with the supported versions.
-    pub support: Support,
+    /// Whether the version is older than the oldest supported version.
+    pub is_too_old: bool,
     /// What is wrong with the version.
     pub sentence: String,
     /// What the user should do.
@@ -52,41 +39,32 @@ pub struct Complaint {
 }
 
 impl Supported {
-    /// Compares the version that a server reports.
-    pub fn judge(&self, version: &str) -> Support {
-        match numbers(version) {
-            None => Support::Unknown,
-            Some(numbers) if numbers < (1, self.oldest) => Support::TooOld,
-            Some(numbers) if numbers > (1, self.newest) => Support::Untested,
-            Some(_) => Support::Tested,
-        }
-    }
-
     /// The warning about a version; `None` if the version was tested.
     pub fn complaint(&self, version: &str) -> Option<Complaint> {
         let Self { name, oldest, newest } = self;
-        let support = self.judge(version);
-        let (sentence, remedy) = match support {
-            Support::Tested => return None,
-            Support::TooOld => (
+        let numbers = numbers(version);
+        let is_too_old = numbers.is_some_and(|numbers| numbers < (1, *oldest));
+        let (sentence, remedy) = match numbers {
+            None => (
+                format!("The version {version:?} of {name} cannot be read."),
+                format!("Make sure that it is 1.{oldest} or newer."),
+            ),
+            Some(_) if is_too_old => (
                 format!(
                     "{name} {version} is older than 1.{oldest}, the oldest version that is supported: labelled runs may fail or wait."
                 ),
                 format!("Upgrade {name} to 1.{oldest} or newer."),
             ),
-            Support::Untested => (
+            Some(numbers) if numbers > (1, *newest) => (
                 format!(
                     "{name} {version} is newer than 1.{newest}, the newest version that this release was tested with."
                 ),
                 "Use a newer release of pod-affinity, if there is one.".to_owned(),
             ),
-            Support::Unknown => (
-                format!("The version {version:?} of {name} cannot be read."),
-                format!("Make sure that it is 1.{oldest} or newer."),
-            ),
+            Some(_) => return None,
         };
         Some(Complaint {
-            support,
+            is_too_old,
             sentence,
             remedy,
         })
@@ -109,35 +87,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn major_and_minor_determine_whether_a_version_is_supported() {
-        let cases = [
-            ("v1.33.0", Support::Tested),
-            ("v1.33.4-eks-113cf36", Support::Tested),
-            ("v1.37.2", Support::Tested),
-            ("v1.32.9", Support::TooOld),
-            ("v0.99.0", Support::TooOld),
-            ("v1.38.0-alpha.1", Support::Untested),
-            ("v2.0.0", Support::Untested),
-            ("1.35+", Support::Tested),
-            ("v1", Support::Unknown),
-            ("", Support::Unknown),
+    fn major_and_minor_determine_whether_a_version_has_a_complaint() {
+        let table = [
+            ("v1.33.0", None),
+            ("v1.33.4-eks-113cf36", None),
+            ("v1.37.2", None),
+            ("1.35+", None),
+            ("v1.32.9", Some((true, "oldest"))),
+            ("v0.99.0", Some((true, "oldest"))),
+            ("v1.38.0-alpha.1", Some((false, "newest"))),
+            ("v2.0.0", Some((false, "newest"))),
+            ("v1", Some((false, "cannot be read"))),
+            ("", Some((false, "cannot be read"))),
         ];
-        for (version, expected) in cases {
-            assert_eq!(KUBERNETES.judge(version), expected, "{version}");
-        }
-    }
-
-    #[test]
-    fn only_tested_versions_have_no_complaint() {
-        assert_eq!(KUBERNETES.complaint("v1.36.3"), None);
-        assert_eq!(TEKTON.complaint("v1.12.1"), None);
-        for (version, word) in [
-            ("v1.8.1", "oldest"),
-            ("v1.99.0", "newest"),
-            ("devel", "cannot be read"),
-        ] {
-            let said = TEKTON.complaint(version).unwrap().sentence;
-            assert!(said.contains(version) && said.contains(word), "{said}");
+        for (version, expected) in table {
+            let complaint = KUBERNETES.complaint(version);
+            assert_eq!(complaint.is_some(), expected.is_some(), "{version}");
+            for (
+                Complaint {
+                    is_too_old, sentence, ..
+                },
+                (too_old, word),
+            ) in complaint.into_iter().zip(expected)
+            {
+                assert_eq!(is_too_old, too_old, "{version}");
+                assert!(
+                    sentence.contains(version) && sentence.contains(word),
+                    "{sentence}"
+                );
+            }
         }
     }
 }

@@ -2,15 +2,11 @@
 
 use crate::apply;
 use crate::binaries::{self, Built};
-use crate::error::{Error, Result};
-use crate::kwok;
+use crate::error::Result;
 use crate::part::{Launch, Part};
 use crate::probe;
 use crate::recipe::KARPENTER;
 use crate::testbed::{READY, Testbed, built};
-use k8s_openapi::api::core::v1::Node;
-use kube::ResourceExt;
-use kube::api::{Api, ListParams};
 use serde_json::{Value, json};
 
 /// Label of every node that Karpenter creates.
@@ -51,30 +47,6 @@ impl Testbed {
             .env("FEATURE_GATES", "CapacityBuffer=true")
             .env("DISABLE_LEADER_ELECTION", "true"))
     }
-
-    /// The Ready nodes that Karpenter created, with their CPU.
-    pub async fn karpenter_nodes(&self) -> Result<Vec<(String, String)>> {
-        let api: Api<Node> = Api::all(self.client().await?);
-        let made = ListParams::default().labels(NODE_POOL);
-        let nodes = api
-            .list(&made)
-            .await
-            .map_err(Error::api("listing Karpenter's nodes"))?
-            .items;
-        Ok(nodes
-            .iter()
-            .filter(|node| kwok::is_ready(node))
-            .map(|node| (node.name_any(), cpu(node)))
-            .collect())
-    }
-}
-
-fn cpu(node: &Node) -> String {
-    let capacity = node.status.as_ref().and_then(|status| status.capacity.as_ref());
-    capacity
-        .and_then(|capacity| capacity.get("cpu"))
-        .map(|cpu| cpu.0.clone())
-        .unwrap_or_default()
 }
 
 fn pool() -> [Value; 2] {

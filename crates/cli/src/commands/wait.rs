@@ -54,7 +54,9 @@ pub(super) async fn wait(cluster: &Cluster, args: &WaitArgs) -> RequestResult<Ex
 /// How a wait ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum End {
+    /// The run has reached the condition, with a text that says how.
     Reached(String),
+    /// The run cannot reach the condition, for this reason.
     Never(String),
     Late(Duration),
 }
@@ -89,27 +91,15 @@ async fn end(
             return Ok(End::Never("it was deleted".to_owned()));
         };
         *state = State::of(&view, &placeholder);
-        match progress(condition, &view, &placeholder) {
-            Progress::Reached(how) => return Ok(End::Reached(how)),
-            Progress::Coming => {}
-            Progress::Never(why) => return Ok(End::Never(why)),
+        if let Some(end) = end_of(condition, &view, &placeholder) {
+            return Ok(end);
         }
     }
     Ok(End::Never("the API server ended the watch".to_owned()))
 }
 
-/// The progress of a run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Progress {
-    /// The run has reached the condition, with a text that says how.
-    Reached(String),
-    Coming,
-    /// The run cannot reach the condition, for this reason.
-    Never(String),
-}
-
-/// The progress of a run with this placeholder.
-fn progress(condition: WaitCondition, view: &RunView, placeholder: &PlaceholderObjects<'_>) -> Progress {
+/// How the wait for a run with this placeholder ends; `None` if the run may still reach the condition.
+fn end_of(condition: WaitCondition, view: &RunView, placeholder: &PlaceholderObjects<'_>) -> Option<End> {
     match condition {
         WaitCondition::Released => released(view),
         WaitCondition::Node => node(view, placeholder),
@@ -117,43 +107,37 @@ fn progress(condition: WaitCondition, view: &RunView, placeholder: &PlaceholderO
     }
 }
 
-fn done(view: &RunView) -> Progress {
+fn done(view: &RunView) -> Option<End> {
     let outcome = match &view.verdict {
         Some((true, _)) => "succeeded",
         Some((false, _)) => "did not succeed",
         None => "ended",
     };
-    if view.run.done {
-        Progress::Reached(format!("done: {outcome}"))
-    } else {
-        Progress::Coming
-    }
+    view.run.done.then(|| End::Reached(format!("done: {outcome}")))
 }
 
-fn released(view: &RunView) -> Progress {
+fn released(view: &RunView) -> Option<End> {
     let run = &view.run;
     match run.status {
         _ if run.done && view.started.is_none() => {
-            Progress::Never("it is done, and was never started".to_owned())
+            Some(End::Never("it is done, and was never started".to_owned()))
         }
-        SpecStatus::Pending if run.deleting => being_deleted(),
-        SpecStatus::Pending => Progress::Coming,
-        SpecStatus::Unset | SpecStatus::Other(_) => Progress::Reached("released".to_owned()),
+        SpecStatus::Pending if run.deleting => Some(being_deleted()),
+        SpecStatus::Pending => None,
+        SpecStatus::Unset | SpecStatus::Other(_) => Some(End::Reached("released".to_owned())),
     }
 }
 
-fn node(view: &RunView, placeholder: &PlaceholderObjects<'_>) -> Progress {
+fn node(view: &RunView, placeholder: &PlaceholderObjects<'_>) -> Option<End> {
     let state = State::of(view, placeholder);
     let known = placeholder.node().or(view.run.node.as_deref());
     match (state, known) {
-        // The run gave up its last node.
-        (State::Moving, _) => Progress::Coming,
-        (_, Some(node)) => Progress::Reached(format!("on node {node}")),
-        (State::Held | State::WaitingForNode | State::HeldElsewhere | State::Running, None) => {
-            Progress::Coming
-        }
-        (State::Done | State::Reserved, None) => Progress::Never("it is done, and had no node".to_owned()),
-        (State::Ending, None) => being_deleted(),
+        // A run that moves gave up its last node.
+        (State::Moving, _)
+        | (State::Held | State::WaitingForNode | State::HeldElsewhere | State::Running, None) => None,
+        (_, Some(node)) => Some(End::Reached(format!("on node {node}"))),
+        (State::Done | State::Reserved, None) => Some(End::Never("it is done, and had no node".to_owned())),
+        (State::Ending, None) => Some(being_deleted()),
         (
             State::Declined
             | State::TooLate
@@ -162,12 +146,14 @@ fn node(view: &RunView, placeholder: &PlaceholderObjects<'_>) -> Progress {
             | State::ManagedElsewhere
             | State::Unlabelled,
             None,
-        ) => Progress::Never(format!("its state is {state}, so pod-affinity gives it no node")),
+        ) => Some(End::Never(format!(
+            "its state is {state}, so pod-affinity gives it no node"
+        ))),
     }
 }
 
-fn being_deleted() -> Progress {
-    Progress::Never("it is being deleted".to_owned())
+fn being_deleted() -> End {
+    End::Never("it is being deleted".to_owned())
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use super::installation::INSTALLATION;
 use crate::admission::Mechanism;
 use crate::requests::RequestError;
 use placement::coschedule::{Coschedule, FEATURE_FLAGS};
-use placement::supported::{KUBERNETES, OLDEST_WITH_POLICIES, Support, Supported, TEKTON, numbers};
+use placement::supported::{KUBERNETES, OLDEST_WITH_POLICIES, Supported, TEKTON, numbers};
 
 const FLAGS: Check = Check("tekton flags");
 const NAME_THE_NAMESPACE: &str = "Name the namespace of Tekton with --tekton-namespace.";
@@ -51,11 +51,10 @@ fn version_finding(check: Check, supported: &Supported, version: &str) -> Findin
     let Some(complaint) = supported.complaint(version) else {
         return check.ok(format!("{} {version} is supported.", supported.name));
     };
-    match complaint.support {
-        Support::TooOld => check.bad(complaint.sentence, complaint.remedy),
-        Support::Tested | Support::Untested | Support::Unknown => {
-            check.warning(complaint.sentence, complaint.remedy)
-        }
+    if complaint.is_too_old {
+        check.bad(complaint.sentence, complaint.remedy)
+    } else {
+        check.warning(complaint.sentence, complaint.remedy)
     }
 }
 

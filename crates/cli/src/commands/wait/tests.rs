@@ -1,4 +1,4 @@
-//! The end of a wait, against a fake API server, and the progress of a run.
+//! The end of a wait, against a fake API server, and by the state of a run.
 
 use super::*;
 use crate::args::{Caller, Verb, parse};
@@ -80,7 +80,7 @@ async fn a_run_that_was_deleted_and_created_again_is_another() {
     assert_eq!(end, Ok(End::Never("it was deleted".into())));
 }
 
-fn progress_of(changes: &Value, node: Option<&str>) -> [String; 3] {
+fn ends(changes: &Value, node: Option<&str>) -> [String; 3] {
     let view = RunView::of(&run(changes)).unwrap();
     let pod = placeholder("build", UID, node, &json!({}));
     let placeholder = PlaceholderObjects {
@@ -88,27 +88,22 @@ fn progress_of(changes: &Value, node: Option<&str>) -> [String; 3] {
         pod: node.is_some().then_some(&pod),
     };
     [WaitCondition::Released, WaitCondition::Node, WaitCondition::Done].map(|condition| {
-        match progress(condition, &view, &placeholder) {
-            Progress::Reached(how) => how,
-            Progress::Coming => "-".to_owned(),
-            Progress::Never(why) => format!("never: {why}"),
+        match end_of(condition, &view, &placeholder) {
+            Some(End::Reached(how)) => how,
+            None => "-".to_owned(),
+            Some(End::Never(why)) => format!("never: {why}"),
+            Some(End::Late(limit)) => panic!("late after {limit:?}"),
         }
     })
 }
 
 #[test]
 fn a_run_comes_to_its_node_is_released_and_done() {
-    assert_eq!(progress_of(&json!({}), None), ["-", "-", "-"]);
+    assert_eq!(ends(&json!({}), None), ["-", "-", "-"]);
+    assert_eq!(ends(&json!({}), Some("node-7")), ["-", "on node node-7", "-"]);
+    assert_eq!(ends(&released(), None), ["released", "on node node-1", "-"]);
     assert_eq!(
-        progress_of(&json!({}), Some("node-7")),
-        ["-", "on node node-7", "-"]
-    );
-    assert_eq!(
-        progress_of(&released(), None),
-        ["released", "on node node-1", "-"]
-    );
-    assert_eq!(
-        progress_of(&done(), None),
+        ends(&done(), None),
         ["released", "on node node-1", "done: succeeded"]
     );
 }
@@ -117,14 +112,14 @@ fn a_run_comes_to_its_node_is_released_and_done() {
 fn a_run_that_can_never_get_there_is_told_from_one_that_takes_its_time() {
     let deleted = json!({"metadata": {"deletionTimestamp": "2027-01-15T08:00:01Z"}});
     let never = "never: it is being deleted";
-    assert_eq!(progress_of(&deleted, None), [never, never, "-"]);
+    assert_eq!(ends(&deleted, None), [never, never, "-"]);
     let cancelled = json!({
         "metadata": {"annotations": {keys::NODE: null}},
         "spec": {"status": "Cancelled"},
         "status": {"startTime": null, "conditions": [{"type": "Succeeded", "status": "False", "reason": "Cancelled"}]},
     });
     assert_eq!(
-        progress_of(&merged(done(), &cancelled), None),
+        ends(&merged(done(), &cancelled), None),
         [
             "never: it is done, and was never started",
             "never: it is done, and had no node",
@@ -135,7 +130,7 @@ fn a_run_that_can_never_get_there_is_told_from_one_that_takes_its_time() {
         "metadata": {"labels": {keys::OPT_IN: "false"}, "annotations": null}, "spec": {"status": null},
     });
     assert_eq!(
-        progress_of(&declined, None)[1],
+        ends(&declined, None)[1],
         "never: its state is Declined, so pod-affinity gives it no node"
     );
 }

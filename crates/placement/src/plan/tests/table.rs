@@ -1,5 +1,4 @@
-//! The table of the plan in `plan.rs` and docs/architecture.md: each step that the plan takes in a state, and the next
-//! states.
+//! The table in `plan.rs`: each step that the plan takes in a state, and the next states.
 
 use super::properties::scenes::anything;
 use super::*;
@@ -116,17 +115,4 @@ fn the_table_has_exactly_the_steps_that_the_plan_takes() {
 fn a_million_observations_cause_no_step_outside_the_table() {
     let expected = of_plan();
     assert_eq!(written(&met(AT_MOST, &expected)), written(&expected));
-}
-
-#[test]
-fn the_architecture_page_has_the_same_table() {
-    let page = include_str!("../../../../../docs/architecture.md");
-    let lines = |text: &str| -> Vec<String> {
-        let lines = text
-            .lines()
-            .map(|line| line.trim_start_matches("//! ").to_owned());
-        let lines = lines.skip_while(|line| !line.starts_with("| state |"));
-        lines.take_while(|line| line.starts_with('|')).collect()
-    };
-    assert_eq!(lines(page), lines(include_str!("../../plan.rs")));
 }

@@ -35,10 +35,10 @@ pub(crate) struct ClusterArgs {
     /// Context of the kubeconfig to use.
     #[arg(long, global = true, help_heading = CLUSTER, value_name = "NAME")]
     pub(crate) context: Option<String>,
-    /// Cluster of the kubeconfig to use. Default: the one of the context.
+    /// Cluster of the kubeconfig to use. Default: the cluster of the context.
     #[arg(long, global = true, help_heading = CLUSTER, value_name = "NAME")]
     pub(crate) cluster: Option<String>,
-    /// User of the kubeconfig to use. Default: the one of the context.
+    /// User of the kubeconfig to use. Default: the user of the context.
     #[arg(long, global = true, help_heading = CLUSTER, value_name = "NAME")]
     pub(crate) user: Option<String>,
     /// User to impersonate.
@@ -47,7 +47,7 @@ pub(crate) struct ClusterArgs {
     /// Group to impersonate, together with --as. May be given several times.
     #[arg(long = "as-group", global = true, help_heading = CLUSTER, value_name = "GROUP")]
     pub(crate) impersonate_groups: Vec<String>,
-    /// Namespace. Default: the one of the context.
+    /// Namespace. Default: the namespace of the context.
     #[arg(short, long, global = true, help_heading = CLUSTER, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) namespace: Option<String>,
     /// How long to wait for one answer of the API server: 5s, 1m. 0 means no limit.

@@ -66,7 +66,7 @@ impl Collector for Gauges {
         let help = "Held runs without a placeholder that are in line for a node, or new";
         gauge("holds_in_line", help, integer(without - over_cap.min(without)))?;
         let oldest = held.iter().filter_map(Run::held_since).min();
-        let help = "Beginning of the oldest hold there is now, 0 without a hold";
+        let help = "Start of the oldest hold, 0 without a hold";
         gauge(
             "oldest_hold_timestamp_seconds",
             help,
@@ -82,7 +82,7 @@ impl Collector for Gauges {
             stores.map_or(0, |stores| waiting(stores, &held)),
         )?;
         let kept = stores.map_or(0, |stores| stores.kept_nodes.read().len());
-        let help = "Nodes that are kept after a run, or shall be";
+        let help = "Pods that keep a node after a run, with or without a node";
         gauge("kept_nodes", help, integer(kept))?;
         let places = stores.is_some_and(|stores| coschedule(&stores.tekton_flags).places_pods());
         let help = "Whether Tekton's flag coschedule makes Tekton place the pods of all runs";

@@ -79,7 +79,7 @@ impl Metrics {
             schedule_seconds: registered(
                 registry,
                 "placeholder_schedule_seconds",
-                "Time from asking for a placeholder to seeing it on a node",
+                "Time from the creation of a placeholder until its pod is on a node",
                 // The alert PodAffinityPlaceholdersSlow needs a bucket that ends at 300 seconds.
                 Histogram::new(exponential_buckets(300.0 / 8192.0, 2.0, 16)),
             ),

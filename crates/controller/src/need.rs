@@ -49,7 +49,7 @@ impl Cluster {
         };
         let stints = self.fold_task_pods(Operation::RecordUse, &observed.run, Vec::new(), and_one);
         let stints = stints.await.unwrap_or_else(|refused| {
-            debug!(error = %refused.fault, "what the tasks asked for is not written down");
+            debug!(error = %refused.fault, "the requests of the tasks cannot be read, and are not recorded");
             Vec::new()
         });
         if stints.len() > MOST_PODS {

@@ -75,8 +75,8 @@ const PREFIX: &str = "custom-pod-affinity-";
 
 /// The name of a run's placeholder StatefulSet.
 ///
-/// Made from the UID alone: two controllers agree on it, and a run that is deleted and made again under its
-/// old name gets another. Its 30 characters leave room for the suffixes that Kubernetes adds in labels.
+/// Derived from the UID alone: two controllers compute the same name, and a run that is created again under an old
+/// name gets another placeholder. The 30 characters leave room for the suffixes that Kubernetes adds in labels.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PlaceholderName(String);
 

@@ -140,7 +140,7 @@ fn summary(findings: &[Finding]) -> String {
     let number = |level| findings.iter().filter(|finding| finding.level == level).count();
     let warnings = number(Level::Warning);
     match number(Level::Bad) {
-        0 if warnings == 0 => "All is well.".to_owned(),
+        0 if warnings == 0 => "No problems found.".to_owned(),
         0 => format!("Nothing is bad; {}.", count(warnings, "warning")),
         bad => format!("{bad} bad, {}.", count(warnings, "warning")),
     }

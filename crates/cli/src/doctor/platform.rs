@@ -87,7 +87,7 @@ pub(super) fn flags(platform: &Platform) -> CheckResult {
         )
     } else {
         FLAGS.ok(format!(
-            "coschedule is {}, which goes well with pod-affinity.",
+            "coschedule is {}, which is compatible with pod-affinity.",
             value("coschedule").unwrap_or("workspaces")
         ))
     };

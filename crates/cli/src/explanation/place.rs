@@ -159,7 +159,7 @@ fn line(reasons: &[Obstacle], nodes: &[String]) -> String {
     let names = list(nodes, NAMED);
     let reasons: Vec<_> = reasons.iter().map(ToString::to_string).collect();
     match reasons.as_slice() {
-        [] => format!("{names}: nothing that can be seen from here speaks against it"),
+        [] => format!("{names}: no known reason against this node"),
         reasons => format!("{names}: {}", list(reasons, 3)),
     }
 }

@@ -348,7 +348,7 @@ fn the_event_of_an_automatic_reserve_names_its_amount_and_its_source() {
         "{known}"
     );
     assert!(text(earlier(), "").contains("nothing is reserved, since the tasks of PipelineRun build-7"));
-    assert!(text(Source::Definitions, "cpu=4").contains("the largest task of its Pipeline asks for"));
+    assert!(text(Source::Definitions, "cpu=4").contains("the requests of the largest task of its Pipeline"));
     assert!(text(Source::Nothing, "").contains("no earlier run of its Pipeline"));
     let stated = written(&run(), &step_of(Event::Created(None)));
     assert_eq!(reasons(&stated), ["Held"], "it is not automatic");

@@ -108,7 +108,7 @@ async fn until_found(bed: &Testbed, words: &str) -> Vec<String> {
 pub(crate) async fn until_healthy(bed: &Testbed) {
     bed.until("doctor to find nothing", SOON, async || {
         let (said, text) = diagnose(bed).await;
-        if said.code == Some(0) && text.ends_with("All is well.\n") {
+        if said.code == Some(0) && text.ends_with("No problems found.\n") {
             Ok(())
         } else {
             Err(text)

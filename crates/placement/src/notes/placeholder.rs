@@ -94,8 +94,8 @@ pub(super) fn frees_places(placeholders: &[String], quota: &str) -> Note {
 /// A `LimitRange` rejected the placeholder's pod, and the controller changes the size.
 pub(super) fn within_limits(complaint: &str) -> Note {
     let text = format!(
-        "A LimitRange of this namespace does not let the placeholder's pod in: {complaint}. The controller changes what it asks \
-         for. To avoid the delay, set placeholder-cpu and placeholder-memory in the configuration of pod-affinity to what the \
+        "A LimitRange of this namespace rejects the placeholder's pod: {complaint}. The controller changes the requests of the pod. \
+         To avoid the delay, set placeholder-cpu and placeholder-memory in the configuration of pod-affinity to what the \
          LimitRange allows."
     );
     note(Reason::PlaceholderRefused, text)
@@ -113,9 +113,9 @@ pub(super) fn invalid_template(message: &str) -> String {
 pub(super) fn impossible(complaint: &str) -> String {
     match pod_rejection::parse(complaint) {
         Some(PermanentRejection::OutOfLimitRange(_)) => format!(
-            "Released without a node, because a LimitRange of this namespace does not let its placeholder in: {complaint}. \
+            "Released without a node, because LimitRanges of this namespace reject its placeholder: {complaint}. \
              Its pods will share the node that the first of them gets, but between tasks other runs can take that node. Set \
-             placeholder-cpu and placeholder-memory in the configuration of pod-affinity to what the LimitRange allows."
+             placeholder-cpu and placeholder-memory in the configuration of pod-affinity to what all LimitRanges allow."
         ),
         Some(PermanentRejection::NamespaceConflict) => format!(
             "Released without a node: the podTemplate conflicts with the restrictions of this namespace, for the placeholder as for \

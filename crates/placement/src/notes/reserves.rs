@@ -14,19 +14,19 @@ pub(super) fn chosen(observed: &Observation, need: &ExpectedRequests) -> Note {
     let text = match &need.source {
         Source::Nothing => format!(
             "The reserve of this run is {AUTOMATIC}, and no earlier run of its Pipeline is known that succeeded with an \
-             automatic reserve, and no task says what it asks for: nothing is reserved."
+             automatic reserve, and no task states its requests: nothing is reserved."
         ),
         Source::Definitions => format!(
-            "The reserve of this run is {AUTOMATIC}: its node is chosen with room for {reserve}. So much, the largest task of its \
-             Pipeline asks for; no earlier run is known that succeeded with an automatic reserve."
+            "The reserve of this run is {AUTOMATIC}: its node is chosen with room for {reserve}, the requests of the largest task \
+             of its Pipeline; no earlier run is known that succeeded with an automatic reserve."
         ),
         Source::Record(name) if reserve.is_empty() => format!(
-            "The reserve of this run is {AUTOMATIC}: nothing is reserved, since the tasks of PipelineRun {name} asked for \
+            "The reserve of this run is {AUTOMATIC}: nothing is reserved, since the tasks of PipelineRun {name} requested \
              nothing."
         ),
         Source::Record(name) => format!(
-            "The reserve of this run is {AUTOMATIC}: its node is chosen with room for {reserve}. So much, the tasks of \
-             PipelineRun {name} asked for at the same time."
+            "The reserve of this run is {AUTOMATIC}: its node is chosen with room for {reserve}, which the tasks of \
+             PipelineRun {name} requested at the same time."
         ),
     };
     note(Reason::ReserveChosen, text)

@@ -177,6 +177,10 @@ async fn a_run_can_be_released_by_its_user_while_no_webhook_answers() {
     let spec = held_by_its_user(&bed, "run").await;
     kill_webhooks(&bed);
     assert!(released(&release(&bed, &spec).await));
+    // The next test uses the testbed again.
+    for replica in 0..2 {
+        bed.start_again(Part::Webhook(replica)).await.unwrap();
+    }
 }
 
 #[e2e_test]
@@ -223,12 +227,14 @@ async fn a_copied_manifest_with_labels_of_pod_affinity_joins_no_group() {
 }
 
 #[e2e_test]
-async fn a_copy_without_the_opt_in_label_joins_no_group() {
+async fn a_copy_of_a_held_run_without_the_opt_in_label_joins_no_group_and_starts() {
     let bed = &installed().await;
     let namespace = bed.namespace("stray").await.unwrap();
     let copy = RunSpec::new(&namespace, "copy")
         .task("only", &[])
-        .label(keys::GROUP, "another-runs-uid");
+        .label(keys::GROUP, "another-runs-uid")
+        .annotation(keys::HOLD, "true")
+        .spec("status", json!(keys::PENDING));
     let made = create(bed, &copy).await;
     assert!(!made.labels().contains_key(keys::GROUP));
     bed.until_succeeded(&copy, SOON).await.unwrap();

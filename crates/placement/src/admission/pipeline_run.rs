@@ -286,7 +286,7 @@ impl<'a> PipelineRunDoc<'a> {
     }
 
     /// Removes the labels and annotations of another run: a copied manifest must not join the group of the original.
-    /// The hold annotation stays on a run that is held.
+    /// The hold annotation stays on a run that is Pending: without the annotation, the controller would not release the run.
     fn remove_copied(&self, outcome: Outcome) -> Vec<PatchOperation> {
         let labels = [keys::GROUP, keys::STRATEGY, keys::ISOLATION];
         let labels = labels.iter().filter(|key| contains(self.labels, key));
@@ -297,7 +297,8 @@ impl<'a> PipelineRunDoc<'a> {
             keys::HOLD,
             keys::OPTED_IN_BY,
         ];
-        let goes = |key: &&&str| **key != keys::HOLD || outcome != Outcome::Held;
+        let is_held = outcome == Outcome::Held || self.status == SpecStatus::Pending;
+        let goes = |key: &&&str| **key != keys::HOLD || !is_held;
         let annotations = annotations
             .iter()
             .filter(goes)

@@ -202,6 +202,22 @@ fn the_keys_of_pod_affinity_are_removed_from_copies_that_are_not_held_as_well() 
 }
 
 #[test]
+fn a_copy_of_a_held_run_that_is_not_opted_in_keeps_the_mark_with_which_the_controller_releases_it() {
+    for copy in [
+        run().opt_in("false"),
+        run().set(&["metadata", "labels"], json!({})),
+    ] {
+        let doc = copy
+            .status("PipelineRunPending")
+            .copied_from_an_enrolled_run()
+            .annotation(keys::HOLD, "true");
+        let admitted = doc.admitted();
+        assert_eq!(admitted["metadata"]["annotations"], json!({keys::HOLD: "true"}));
+        assert!(!admitted["metadata"]["labels"].to_string().contains(keys::GROUP));
+    }
+}
+
+#[test]
 fn a_copy_of_a_held_run_is_held() {
     let doc = run()
         .status("PipelineRunPending")

@@ -187,7 +187,12 @@ pub fn wanted_bundle(stored: &StoredCertificates, now: Timestamp) -> String {
 /// server's clock decides whether a leaf is valid yet.
 pub fn can_serve(stored: &StoredCertificates, names: &[String], now: Timestamp) -> Result<(), RenewalReason> {
     let leaf = unexpired(&stored.leaf, &stored.leaf_key, now)?;
-    let trusted = Certificate::all(&wanted_bundle(stored, now));
+    // A CA of the user may be the second certificate of `ca.crt`.
+    let trusted = [
+        Certificate::all(&wanted_bundle(stored, now)),
+        Certificate::all(&stored.ca),
+    ]
+    .concat();
     ensure(
         leaf.is_trusted_by(&trusted, &Certificate::all(&stored.leaf)),
         RenewalReason::Foreign,

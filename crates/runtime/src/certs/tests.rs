@@ -119,6 +119,25 @@ fn an_unreadable_part_is_renewed() {
 }
 
 #[test]
+fn certificates_of_the_user_may_have_parameters_before_the_key_and_a_second_ca() {
+    let (stored, other) = (issued_at(start()), issued_at(start()));
+    let parameters = "-----BEGIN EC PARAMETERS-----\nBggqhkjOPQMBBw==\n-----END EC PARAMETERS-----\n";
+    let own = StoredCertificates {
+        leaf_key: format!("{parameters}{}", stored.leaf_key),
+        ca: format!("{}{}", other.ca, stored.ca),
+        ca_key: String::new(),
+        bundle: String::new(),
+        leaf: stored.leaf,
+    };
+    assert_eq!(can_serve(&own, &names(), start()), Ok(()));
+    let foreign = StoredCertificates { ca: other.ca, ..own };
+    assert_eq!(
+        can_serve(&foreign, &names(), start()),
+        Err(RenewalReason::Foreign)
+    );
+}
+
+#[test]
 fn a_key_of_another_certificate_is_a_mismatch() {
     let (stored, other) = (issued_at(start()), issued_at(start()));
     let ca = StoredCertificates {

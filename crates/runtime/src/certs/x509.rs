@@ -10,7 +10,7 @@ use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
     KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, PublicKeyData,
 };
-use rustls::pki_types::{CertificateDer, pem::PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 use thiserror::Error;
 use time::OffsetDateTime;
 use x509_parser::{certificate::X509Certificate, extensions::GeneralName, prelude::FromDer};
@@ -141,9 +141,12 @@ impl Certificate {
         self.not_after.checked_sub(life / 3).unwrap_or(self.not_after)
     }
 
-    /// Whether this private key, as PEM, belongs to the certificate.
+    /// Whether this private key, as PEM, belongs to the certificate. Other blocks may come before the key, such as the `EC PARAMETERS`
+    /// of openssl.
     pub fn has_key(&self, key_pem: &str) -> bool {
-        KeyPair::from_pem(key_pem).is_ok_and(|key| key.subject_public_key_info() == self.public_key)
+        let key = PrivateKeyDer::from_pem_slice(key_pem.as_bytes()).ok();
+        let key = key.and_then(|der| KeyPair::try_from(&der).ok());
+        key.is_some_and(|key| key.subject_public_key_info() == self.public_key)
     }
 
     /// Whether `ca` signed the certificate.

@@ -7,6 +7,7 @@ use crate::timeline::text::Ink;
 use crate::words::WIDTH;
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
+use std::borrow::Cow;
 use std::io::{self, Write};
 
 const BOLD: Style = Style::new().bold();
@@ -14,14 +15,44 @@ const BOLD: Style = Style::new().bold();
 /// Writes to standard output.
 pub(crate) fn print(text: &str) -> io::Result<()> {
     let mut out = anstream::stdout();
-    out.write_all(text.as_bytes())?;
+    out.write_all(safe(text).as_bytes())?;
     out.flush()
 }
 
 /// Writes a line to standard error.
 pub(crate) fn note(text: &str) {
     // Without a standard error, the line is lost.
-    let _ = writeln!(anstream::stderr(), "{text}");
+    let _ = writeln!(anstream::stderr(), "{}", safe(text));
+}
+
+/// The text with a replacement for each control character except line breaks, tabs and the styles below: a tenant's text, such as an
+/// annotation, must not control the terminal of the operator.
+fn safe(text: &str) -> Cow<'_, str> {
+    let is_unsafe = |letter: char| letter.is_control() && !matches!(letter, '\n' | '\t');
+    if !text.contains(is_unsafe) {
+        return text.into();
+    }
+    let mut safe = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(is_unsafe) {
+        let (plain, control) = rest.split_at(at);
+        let style = style_at_start(control);
+        safe += plain;
+        safe += style.unwrap_or("\u{fffd}");
+        let length = style.map_or_else(|| control.chars().next().map_or(0, char::len_utf8), str::len);
+        rest = &control[length..];
+    }
+    safe += rest;
+    safe.into()
+}
+
+/// The escape sequence at the start of a text, if this is bold text, a colour, or the end of both.
+fn style_at_start(text: &str) -> Option<&str> {
+    let end = text.strip_prefix("\u{1b}[")?.find('m')?;
+    let (style, _) = text.split_at(end + "\u{1b}[m".len());
+    let code = &style["\u{1b}[".len()..style.len() - 1];
+    let is_known = |code| matches!(code, 0 | 1 | 30..38 | 90..98);
+    code.parse::<u8>().is_ok_and(is_known).then_some(style)
 }
 
 /// A value as JSON or YAML.
@@ -83,4 +114,29 @@ pub(crate) fn width() -> usize {
         .filter(|columns| *columns > 0);
     let wanted = || std::env::var("COLUMNS").ok()?.parse().ok();
     columns.or_else(wanted).unwrap_or(WIDTH)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_of_tenants_do_not_reach_the_terminal() {
+        assert_eq!(safe("a plain\ttext\n"), "a plain\ttext\n");
+        let hostile = "x\u{1b}[2J\u{1b}[8m\u{1b}]0;title\u{7}\r\u{9b}1A";
+        assert_eq!(
+            safe(hostile),
+            "x\u{fffd}[2J\u{fffd}[8m\u{fffd}]0;title\u{fffd}\u{fffd}\u{fffd}1A"
+        );
+    }
+
+    #[test]
+    fn the_styles_of_the_output_stay() {
+        let levels = [Level::Ok, Level::Warning, Level::Bad].map(|level| mark(level, "level"));
+        let inks = [Ink::Of(Phase::Unknown), Ink::Failed].map(|of| ink(of, "bar"));
+        for text in levels.iter().chain(&inks).chain([&bold("title")]) {
+            assert_eq!(safe(text), *text);
+            assert_ne!(safe(&text.replace('m', "n")), text.replace('m', "n"));
+        }
+    }
 }

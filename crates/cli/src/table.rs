@@ -26,11 +26,11 @@ pub(crate) fn widths(heads: &[&str], rows: &[Vec<String>]) -> Vec<usize> {
     widths
 }
 
-/// One row.
+/// One row. A line break in the text of a tenant does not start another row.
 pub(crate) fn line(row: &[String], widths: &[usize]) -> String {
     let cells = row.iter().zip(widths).map(|(cell, width)| {
         let pad = width.saturating_sub(cell.chars().count()) + GAP;
-        format!("{cell}{}", " ".repeat(pad))
+        format!("{}{}", cell.replace('\n', "\u{fffd}"), " ".repeat(pad))
     });
     format!("{}\n", cells.collect::<String>().trim_end())
 }
@@ -38,6 +38,12 @@ pub(crate) fn line(row: &[String], widths: &[usize]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_cell_with_a_line_break_is_one_row() {
+        let rows = [vec!["a\nb".into(), "c".into()]];
+        assert_eq!(table(&["NAME", "X"], &rows, false), "a\u{fffd}b    c\n");
+    }
 
     #[test]
     fn columns_are_as_wide_as_their_widest_cell() {

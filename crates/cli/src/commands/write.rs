@@ -14,7 +14,7 @@ use crate::requests::writes::Writer;
 use crate::requests::{RequestError, RequestResult, ResourceClient};
 use crate::state::State;
 use crate::switch::Switch;
-use crate::view::{PipelineRun, PlaceholderObjects, RunView};
+use crate::view::{PipelineRun, PlaceholderObjects, RunView, is_live};
 use json_patch::jsonptr::PointerBuf;
 use json_patch::{AddOperation, PatchOperation};
 use k8s_openapi::NamespaceResourceScope;
@@ -25,6 +25,7 @@ use kube::{Resource, ResourceExt};
 use placement::keys;
 use placement::requests::{opt_out, release_by_hand};
 use placement::run::Run;
+use placement::strategy::Strategy;
 use serde::de::DeserializeOwned;
 use std::fmt::Debug;
 use std::process::ExitCode;
@@ -91,7 +92,7 @@ pub(super) async fn disable(cluster: &Cluster, args: &DisableArgs) -> RequestRes
         let switch = Switch::Exclude(cluster.namespace.clone());
         admission::switch(writer, &args.install_namespace, &switch, "disabled").await?;
         let labelled = ListParams::default().labels(keys::OPT_IN);
-        return start(writer, Some(&cluster.namespace), labelled, |_| true).await;
+        return start(writer, Some(&cluster.namespace), labelled, may_use_a_node).await;
     }
     admission::switch(writer, &args.install_namespace, &Switch::AllOff, "disabled").await?;
     if !args.stop_controller {
@@ -132,7 +133,12 @@ pub(super) async fn enable(cluster: &Cluster, args: &EnableArgs) -> RequestResul
     })
 }
 
-/// Opts out these runs if they meet the condition, and releases held runs. A run that cannot be changed does not stop the others. A
+/// Whether the run is not done, or keeps its node for good.
+fn may_use_a_node(run: &Run) -> bool {
+    !run.done || run.strategy == Some(Strategy::IsolateAlways.to_string())
+}
+
+/// Releases these held runs if they meet the condition, and then opts out the others. A run that cannot be changed does not stop the others. A
 /// cluster from which Tekton was removed has no runs.
 async fn start(
     writer: Writer<'_>,
@@ -147,7 +153,8 @@ async fn start(
         Err(RequestError::NotServed(_)) => Vec::new(),
         found => found?,
     };
-    for run in found {
+    let (held, others): (Vec<_>, Vec<_>) = found.into_iter().partition(Run::is_held_by_us);
+    for run in held.into_iter().chain(others) {
         match start_run(writer, run).await {
             Ok(done) => done.into_iter().for_each(|done| tell(writer, &done)),
             Err(error) => {
@@ -221,7 +228,8 @@ async fn until_stopped(writer: Writer<'_>, namespace: &str) -> RequestResult<()>
     let selector = format!("{}={},{}=controller", keys::APP, keys::APP_NAME, keys::COMPONENT);
     let selected = || ListParams::default().labels(&selector);
     let gone = async {
-        while !pods.list(selected()).await?.is_empty() {
+        // An evicted pod stays until it is garbage-collected.
+        while pods.list(selected()).await?.iter().any(is_live) {
             tokio::time::sleep(PAUSE).await;
         }
         Ok(())

@@ -7,7 +7,7 @@ use crate::commands::BAD;
 use crate::doctor::manifests;
 use crate::doctor::read::admission_kind;
 use crate::fake_api::{AsCluster, FakeApi, run_path};
-use crate::fixture::{UID, merged, placeholder, released, run};
+use crate::fixture::{self, UID, merged, placeholder, released, run};
 use crate::switch::is_off;
 use runtime::install;
 use serde_json::{Value, json};
@@ -280,13 +280,47 @@ async fn without_the_definitions_of_tekton_placeholders_still_go() {
 
 #[tokio::test(start_paused = true)]
 async fn a_controller_that_does_not_end_keeps_no_run_waiting() {
+    for (phase, waits) in [("Running", true), ("Failed", false)] {
+        let api = cluster();
+        let labels = json!({keys::APP: keys::APP_NAME, keys::COMPONENT: "controller"});
+        let metadata = json!({"namespace": keys::NAMESPACE, "name": "c", "labels": labels});
+        let pod = json!({"metadata": metadata, "status": {"phase": phase}});
+        api.put("/api/v1/namespaces/tekton-pod-affinity/pods/c", pod);
+        let start = tokio::time::Instant::now();
+        assert_eq!(
+            done(&api, "disable -A --stop-controller").await,
+            Ok(ExitCode::SUCCESS)
+        );
+        assert_eq!(start.elapsed() >= ENDING, waits, "{phase}");
+        assert_eq!(status(&api, "held"), Value::Null);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn held_runs_come_first_and_a_run_that_is_done_changes_only_if_it_keeps_its_node() {
     let api = cluster();
-    let labels = json!({keys::APP: keys::APP_NAME, keys::COMPONENT: "controller"});
-    let pod = json!({"metadata": {"namespace": keys::NAMESPACE, "name": "c", "labels": labels}});
-    api.put("/api/v1/namespaces/tekton-pod-affinity/pods/c", pod);
-    assert_eq!(
-        done(&api, "disable -A --stop-controller").await,
-        Ok(ExitCode::SUCCESS)
+    for (name, strategy) in [
+        ("done", "colocateCompleted"),
+        ("reserved", "isolateAlways"),
+        ("a-running", ""),
+    ] {
+        let of = if strategy.is_empty() {
+            released()
+        } else {
+            fixture::done()
+        };
+        let metadata =
+            json!({"name": name, "uid": format!("uid-of-{name}"), "labels": {keys::STRATEGY: strategy}});
+        let object = run(&merged(of, &json!({"metadata": metadata})));
+        api.put(&run_path(name), serde_json::to_value(object).unwrap());
+    }
+    done(&api, "disable -n ci").await.unwrap();
+    let writes = api.writes();
+    let position = |name: &str| writes.iter().position(|write| *write == format!("PATCH {name}"));
+    assert!(
+        position("held").unwrap() < position("a-running").unwrap(),
+        "{writes:?}"
     );
-    assert_eq!(status(&api, "held"), Value::Null);
+    assert_eq!(label(&api, "reserved"), "false");
+    assert_eq!(position("done"), None);
 }

@@ -224,8 +224,8 @@ impl Facts {
     /// The reads that failed.
     pub(crate) fn errors(&self) -> Vec<&RequestError> {
         let run = &self.view.run;
-        // An enrolled run has its strategy as a label. Only a hold depends on more of the configuration.
-        let needs_config = !run.is_enrolled() || run.is_held_by_us();
+        // The strategy of a run that is not enrolled, its hold and its moves depend on the configuration.
+        let needs_config = !run.done;
         let nodes = self.surroundings.as_ref().and_then(|it| it.nodes.as_ref().err());
         let pods = self.surroundings.iter().flat_map(|it| &it.pods.errors);
         let errors = [

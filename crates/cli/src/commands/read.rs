@@ -7,6 +7,7 @@ use crate::doctor::{self, Level};
 use crate::filter::Filter;
 use crate::list::{Layout, PlaceholdersByName, Row};
 use crate::requests::RequestResult;
+use crate::target::Target;
 use crate::view::PipelineRun;
 use crate::{gather, list, nodes, output, watch};
 use k8s_openapi::api::core::v1::Node;
@@ -56,23 +57,52 @@ pub(super) async fn list(cluster: &Cluster, args: &ListArgs) -> RequestResult<Ex
     let config = config.as_ref().err().filter(|_| args.output.has_deadlines());
     let errors = [sets.as_ref().err(), pods.as_ref().err(), config];
     notes(errors.into_iter().flatten());
-    if let (Some(target), Some(namespace), []) = (&target, namespace, rows.as_slice()) {
-        return Ok(unknown(cluster, namespace, &target.name).await);
-    }
-    if rows.is_empty() && !matches!(args.output, Output::Json | Output::Yaml) {
-        output::note(&nothing(namespace));
-        return Ok(ExitCode::SUCCESS);
+    if rows.is_empty()
+        && let Some(code) = without_rows(cluster, args, target.as_ref(), namespace).await
+    {
+        return Ok(code);
     }
     Ok(printed(&rendered(args.output, &rows, name, || {
         layout.table(&rows, now)
     })))
 }
 
-fn nothing(namespace: Option<&str>) -> String {
-    match namespace {
-        Some(namespace) => format!("No labelled PipelineRuns in namespace {namespace}."),
-        None => "No labelled PipelineRuns in any namespace.".to_owned(),
+/// The answer to a list without rows; `None` for the empty list as data.
+async fn without_rows(
+    cluster: &Cluster,
+    args: &ListArgs,
+    target: Option<&Target>,
+    namespace: Option<&str>,
+) -> Option<ExitCode> {
+    let is_filtered = args.selector.is_some() || args.field_selector.is_some();
+    let matching = if is_filtered {
+        " that matches the selector"
+    } else {
+        ""
+    };
+    match (target, namespace) {
+        (Some(target), Some(namespace)) if !is_filtered => {
+            Some(unknown(cluster, namespace, &target.name).await)
+        }
+        (Some(Target { name, .. }), _) => {
+            let place = place(namespace);
+            Some(refused(&format!(
+                "there is no PipelineRun {name} {place}{matching}."
+            )))
+        }
+        (None, _) if matches!(args.output, Output::Json | Output::Yaml) => None,
+        (None, _) => {
+            let place = place(namespace);
+            output::note(&format!("There is no labelled PipelineRun {place}{matching}."));
+            Some(ExitCode::SUCCESS)
+        }
     }
+}
+
+fn place(namespace: Option<&str>) -> String {
+    namespace.map_or("in any namespace".to_owned(), |namespace| {
+        format!("in namespace {namespace}")
+    })
 }
 
 fn name(row: &Row) -> String {
@@ -156,3 +186,6 @@ fn trial_namespace(cluster: &Cluster, installation: &str) -> String {
     let is_excluded = keys::EXCLUDED_NAMESPACES.contains(&own) || own == installation;
     if is_excluded { "default" } else { own }.to_owned()
 }
+
+#[cfg(test)]
+mod tests;

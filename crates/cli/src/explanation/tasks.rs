@@ -28,14 +28,10 @@ pub(super) fn section(facts: &Facts) -> Option<Section> {
 }
 
 fn summary(facts: &Facts, pods: &[&Pod]) -> String {
-    let members = pods.iter().filter(|pod| !is_apart(facts, pod));
+    let members = pods.iter().copied().filter(|pod| !is_apart(facts, pod));
     let members: Vec<_> = members.collect();
-    let nodes: BTreeSet<_> = members
-        .iter()
-        .filter_map(|pod| node(pod))
-        .map(str::to_owned)
-        .collect();
-    let nodes: Vec<_> = nodes.into_iter().collect();
+    let nodes = nodes_of(members.iter().copied());
+    let live = nodes_of(members.iter().copied().filter(|pod| is_live(pod)));
     let wait = members.iter().filter(|pod| node(pod).is_none()).count();
     let placed = members.len() - wait;
     let apart = pods.len() - members.len();
@@ -44,6 +40,11 @@ fn summary(facts: &Facts, pods: &[&Pod]) -> String {
         [] => format!("{pods}, none of them on a node."),
         [one] if wait > 0 => format!("{pods}, {placed} on node {one} and {wait} on none yet."),
         [one] => format!("{pods}, all on node {one}.").replace("1 pod, all on", "1 pod, on"),
+        _ if facts.view.run.is_enrolled() && live.len() > 1 => format!(
+            "{pods}; they are on {} at the same time: {}. Some may lack their affinity: see `kubectl pod-affinity doctor`.",
+            count(live.len(), "node"),
+            list(&live, 5)
+        ),
         several if facts.view.run.is_enrolled() => {
             format!("{pods}; the run has moved and was on {}.", list(several, 5))
         }
@@ -57,6 +58,11 @@ fn summary(facts: &Facts, pods: &[&Pod]) -> String {
         0 => summary,
         _ => format!("{summary} Opted out: {}.", count(apart, "pod")),
     }
+}
+
+fn nodes_of<'a>(pods: impl Iterator<Item = &'a Pod>) -> Vec<String> {
+    let nodes: BTreeSet<_> = pods.filter_map(node).map(str::to_owned).collect();
+    nodes.into_iter().collect()
 }
 
 /// A pod that may be on another node than its run.

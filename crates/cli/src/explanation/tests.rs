@@ -95,6 +95,7 @@ explanations! {
     released_after_its_user_released_it: released_late();
     held_by_kueue: facts(&merged(users(), &json!({"metadata": {"labels": {keys::KUEUE_QUEUE_NAME: "main"}}})), vec![]);
     running_on_its_node: running(vec![home(), task("fetch", Some("node-1"), &json!({"status": {"phase": "Succeeded"}})), task("build", Some("node-1"), &json!({}))]);
+    running_on_two_nodes_at_the_same_time: running(vec![home(), task("fetch", Some("node-1"), &json!({})), task("build", Some("node-2"), &json!({}))]);
     running_with_a_task_that_does_not_fit: crowded();
     moving: with_set(facts(&released(), vec![task("build", None, &unschedulable(NOWHERE))]), 0);
     released_at_the_deadline: late();
@@ -261,6 +262,16 @@ fn half_blind() -> Facts {
     surroundings.pods.errors = vec![forbidden("list", "pods")];
     facts.config = Err(forbidden("get", "configmaps config-pod-affinity"));
     facts
+}
+
+/// Whether a run moves depends on the configuration, too.
+#[test]
+fn a_configuration_that_cannot_be_read_is_told_until_the_run_is_done() {
+    for (of, is_told) in [(running(vec![home()]), true), (cleaned(), false)] {
+        let config = Err(forbidden("get", "configmaps config-pod-affinity"));
+        let text = text(&Facts { config, ..of });
+        assert_eq!(text.contains("config-pod-affinity"), is_told, "{text}");
+    }
 }
 
 #[test]

@@ -120,19 +120,31 @@ impl Testbed {
         Ok(port)
     }
 
-    /// Applies the definitions from the project's own module, and waits until the API server serves them.
+    /// Applies the definitions that our manifests use, from the project's own module, and waits until the API server serves them.
     pub async fn define(&self, definitions: Definitions) -> Result<()> {
-        let recipe = match definitions {
-            Definitions::CertManager => &CERT_MANAGER,
-            Definitions::PrometheusOperator => &PROMETHEUS_OPERATOR,
+        let (recipe, kinds) = match definitions {
+            Definitions::CertManager => (
+                &CERT_MANAGER,
+                ["cert-manager.io_certificates", "cert-manager.io_issuers"],
+            ),
+            Definitions::PrometheusOperator => (
+                &PROMETHEUS_OPERATOR,
+                [
+                    "monitoring.coreos.com_prometheusrules",
+                    "monitoring.coreos.com_servicemonitors",
+                ],
+            ),
         };
         let [built] = built(|| binaries::ensure([recipe])).await?;
         let api: Api<CustomResourceDefinition> = Api::all(self.client().await?);
         for (_, folder) in recipe.assets {
-            for object in apply::documents(&built.asset(folder))? {
-                let applied = apply::apply(&self.client().await?, &object).await?;
-                self.established(&api, &applied.metadata.name.unwrap_or_default())
-                    .await?;
+            for kind in kinds {
+                let file = built.asset(folder).join(format!("{kind}.yaml"));
+                for object in apply::documents(&file)? {
+                    let applied = apply::apply(&self.client().await?, &object).await?;
+                    self.established(&api, &applied.metadata.name.unwrap_or_default())
+                        .await?;
+                }
             }
         }
         Ok(())

@@ -231,6 +231,8 @@ async fn without_an_autoscaler_younger_runs_wait_in_line_after_30_seconds_also_w
     for run in &runs {
         bed.until_succeeded(run, SOON).await.unwrap();
     }
+    // The next test uses the testbed again.
+    bed.start_again(Part::Controller(killed)).await.unwrap();
     let starts = starts.lock().unwrap();
     let starts: Vec<_> = runs.iter().map(|run| starts[run.name()]).collect();
     assert!(

@@ -2,8 +2,6 @@
 //!
 //! kubectl builds them in a copy of the folders, because a user adds the file ca.crt to certs/own-ca.
 
-#![expect(clippy::unwrap_used, reason = "helpers of a test")]
-
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};

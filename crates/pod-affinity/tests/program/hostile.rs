@@ -1,6 +1,6 @@
 //! Hostile clients, and clients whose machine failed: the webhook serves other clients meanwhile, and disconnects these clients in time.
 
-use crate::program::{NAME, Webhook, folder_with_certificate};
+use crate::webhook_process::{NAME, Webhook, folder_with_certificate};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustls::pki_types::{CertificateDer, ServerName, pem::PemObject};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};

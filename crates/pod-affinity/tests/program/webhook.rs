@@ -1,11 +1,6 @@
-//! The webhook as a process: its ports on standard output, readiness, the graceful shutdown, and hostile clients.
+//! The webhook as a process: its ports on standard output, readiness, and the graceful shutdown.
 
-#![expect(clippy::unwrap_used, reason = "helpers of a test")]
-
-mod hostile;
-mod program;
-
-use program::{Webhook, folder_with_certificate};
+use crate::webhook_process::{Webhook, folder_with_certificate};
 use std::net::TcpStream;
 use tempfile::TempDir;
 

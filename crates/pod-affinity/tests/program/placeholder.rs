@@ -1,7 +1,5 @@
 //! A placeholder runs until a signal, and then ends at once, also as process 1 of a container.
 
-#![expect(clippy::unwrap_used, reason = "helpers of a test")]
-
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::process::{Child, Command, ExitStatus};

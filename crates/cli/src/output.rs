@@ -48,11 +48,10 @@ fn safe(text: &str) -> Cow<'_, str> {
 
 /// The escape sequence at the start of a text, if this is bold text, a colour, or the end of both.
 fn style_at_start(text: &str) -> Option<&str> {
-    let end = text.strip_prefix("\u{1b}[")?.find('m')?;
-    let (style, _) = text.split_at(end + "\u{1b}[m".len());
-    let code = &style["\u{1b}[".len()..style.len() - 1];
+    let (code, _) = text.strip_prefix("\u{1b}[")?.split_once('m')?;
     let is_known = |code| matches!(code, 0 | 1 | 30..38 | 90..98);
-    code.parse::<u8>().is_ok_and(is_known).then_some(style)
+    let is_style = code.parse::<u8>().is_ok_and(is_known);
+    is_style.then(|| &text[..code.len() + "\u{1b}[m".len()])
 }
 
 /// A value as JSON or YAML.

@@ -42,7 +42,7 @@ pub(crate) struct RunMemory {
     /// What the next observation recalls.
     pub(crate) recalled: Remembered,
     progress: Progress,
-    /// The controller released the run, as far as it knows. The cache may still show the run as held.
+    /// The controller released the run, or the answer to the release is lost. The cache may still show the run as held.
     pub(crate) released: bool,
     /// The last rejection for which no rejected task was found.
     looked_for: Option<String>,

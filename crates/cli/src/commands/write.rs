@@ -138,8 +138,8 @@ fn may_use_a_node(run: &Run) -> bool {
     !run.done || run.strategy == Some(Strategy::IsolateAlways.to_string())
 }
 
-/// Releases these held runs if they meet the condition, and then opts out the others. A run that cannot be changed does not stop the others. A
-/// cluster from which Tekton was removed has no runs.
+/// Releases held runs that meet the condition, and then opts out the others that do. A run that cannot be changed does not stop the
+/// others. A cluster from which Tekton was removed has no runs.
 async fn start(
     writer: Writer<'_>,
     namespace: Option<&str>,

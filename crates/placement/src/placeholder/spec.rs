@@ -47,9 +47,9 @@ pub struct Spec {
 pub(crate) enum LimitsMet {
     /// The size meets the bounds: the pod was rejected before the last change.
     Now,
-    /// This size meets the bounds, and those that decided the present size.
+    /// This size meets the bounds of this message and of all earlier messages.
     With(Resources),
-    /// The bounds contradict those that decided the present size.
+    /// The bounds of this message contradict the bounds of an earlier message.
     Never,
 }
 
@@ -107,8 +107,9 @@ impl Spec {
         self.reserve = None;
     }
 
-    /// A message has the bounds of a single `LimitRange`. So the next message of a namespace with several starts from the size that
-    /// meets the bounds before. Each amount changes in one direction only, so two bounds that contradict each other end the search.
+    /// Compares the size with the bounds in a message of the API server, which reports a single `LimitRange` at a time. If the namespace
+    /// has several, each message changes the size that meets the earlier messages. An amount only grows, or only shrinks: bounds that
+    /// need the opposite contradict an earlier message.
     pub(crate) fn meet_limits(&self, bounds: &LimitRangeBounds, config: &Config) -> LimitsMet {
         let usual = super::size::usual(config).requests();
         let size = if self.within_limits { &self.size } else { &usual };

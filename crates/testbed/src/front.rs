@@ -28,6 +28,7 @@ pub(crate) struct Replica {
 #[derive(Debug)]
 pub(crate) struct Front {
     port: u16,
+    ready: Arc<Ready>,
     stop: Arc<AtomicBool>,
 }
 
@@ -48,9 +49,14 @@ impl Front {
             let (stop, ready) = (stop.clone(), ready.clone());
             thread::spawn(move || check_readiness(replica, &ready, &stop));
         }
-        let stop_serving = stop.clone();
-        thread::spawn(move || serve(&listener, &ready, &stop_serving));
-        Ok(Self { port, stop })
+        let (routes, stop_serving) = (ready.clone(), stop.clone());
+        thread::spawn(move || serve(&listener, &routes, &stop_serving));
+        Ok(Self { port, ready, stop })
+    }
+
+    /// Whether new connections can go to this replica.
+    pub(crate) fn routes_to(&self, replica: Replica) -> bool {
+        self.ready.ports().contains(&replica.port)
     }
 
     pub(crate) fn port(&self) -> u16 {

@@ -148,8 +148,7 @@ impl Testbed {
             if has_webhook && processes.said.webhook.is_some() {
                 self.stop(Part::Webhook(number))?;
                 self.start_webhook(&processes, number, installed).await?;
-                self.ready(Part::Webhook(number), installed.replica(number).admin)
-                    .await?;
+                self.webhook_serves(installed, number).await?;
             }
             self.stop(Part::Controller(number))?;
             self.start_controller(&processes, number, installed).await?;
@@ -225,8 +224,7 @@ impl Testbed {
         }
         self.open_front(installed)?;
         for number in 0..REPLICAS {
-            self.ready(Part::Webhook(number), installed.replica(number).admin)
-                .await?;
+            self.webhook_serves(installed, number).await?;
         }
         Ok(())
     }
@@ -269,6 +267,22 @@ impl Testbed {
             .environment
             .iter()
             .fold(launch, |launch, (name, value)| launch.env(name, value)))
+    }
+
+    /// Waits until a replica of the webhook is ready and the Service routes calls to the replica, as a Deployment does before the
+    /// next replica ends.
+    pub async fn webhook_serves(&self, installed: &Installed, number: u8) -> Result<()> {
+        let (part, replica) = (Part::Webhook(number), installed.replica(number));
+        self.ready(part, replica.admin).await?;
+        self.until(
+            format!("the Service to route calls to {part}"),
+            READY,
+            async || {
+                let is_routed = self.fronts().iter().any(|front| front.routes_to(replica));
+                is_routed.then_some(()).ok_or("the replica is not an endpoint")
+            },
+        )
+        .await
     }
 
     async fn ready(&self, part: Part, admin: u16) -> Result<()> {

@@ -14,13 +14,12 @@ use std::time::Duration;
 use testbed::pace::AS_SHIPPED;
 use testbed::product::Installed;
 use testbed::runs::{self, RunSpec, State};
-use testbed::{Nodes, Part, Testbed, probe};
+use testbed::{Nodes, Part, Testbed};
 use tokio::time::{Instant, sleep};
 
 /// Number of calls that the test makes during the restarts.
 const MANY_CALLS: u32 = 600;
-/// After this time the front routes no calls to an ended replica, and routes calls to a ready replica again: it checks five
-/// times a second, and a check takes a moment.
+/// After this time the front routes no calls to an ended replica: it checks five times a second, and a check takes a moment.
 const NOTICED: Duration = Duration::from_secs(1);
 /// Time between kill and restart: a kubelet takes at least as long.
 const RESTART_PAUSE: Duration = Duration::from_secs(1);
@@ -47,15 +46,6 @@ async fn installed_as_shipped() -> (PooledTestbed, Installed) {
     (bed, installed)
 }
 
-pub(crate) async fn until_ready(bed: &Testbed, installed: &Installed, replica: u8) {
-    let admin = installed.webhook_admin[usize::from(replica)];
-    bed.until("the replica to be ready", SOON, async || {
-        probe::get(admin, "/readyz").await
-    })
-    .await
-    .unwrap();
-}
-
 #[e2e_test(first, webhook)]
 async fn rolling_restarts_of_the_webhook_lose_no_call() {
     let _alone = alone().await;
@@ -72,7 +62,7 @@ async fn rolling_restarts_of_the_webhook_lose_no_call() {
     {
         bed.stop(Part::Webhook(replica)).unwrap();
         bed.start_again(Part::Webhook(replica)).await.unwrap();
-        until_ready(&bed, &installed, replica).await;
+        bed.webhook_serves(&installed, replica).await.unwrap();
         restarts += 1;
     }
     let outcome = load.end().await;
@@ -121,8 +111,7 @@ async fn a_killed_replica_loses_only_the_calls_in_flight_and_those_before_the_se
         kills.push(Kill { sent, done });
         sleep(RESTART_PAUSE).await;
         bed.start_again(Part::Webhook(replica)).await.unwrap();
-        until_ready(&bed, &installed, replica).await;
-        sleep(NOTICED).await;
+        bed.webhook_serves(&installed, replica).await.unwrap();
     }
     let outcome = load.end().await;
     let counted = Counted::now(&client).await.since(before);
@@ -213,7 +202,7 @@ async fn loses_a_call(bed: &Testbed, name: &str) -> RunSpec {
 async fn webhooks_are_back(bed: &Testbed, installed: &Installed) {
     for replica in 0..2 {
         bed.start_again(Part::Webhook(replica)).await.unwrap();
-        until_ready(bed, installed, replica).await;
+        bed.webhook_serves(installed, replica).await.unwrap();
     }
 }
 

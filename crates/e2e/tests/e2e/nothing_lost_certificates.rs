@@ -2,7 +2,7 @@
 //!
 //! These tests do not set clocks: unit tests of `runtime`, with a clock of their own, cover jumps of the clock.
 
-use crate::nothing_lost::{installed, until_ready};
+use crate::nothing_lost::installed;
 use crate::support::SOON;
 use crate::support::kubectl::workspace;
 use crate::support::load::{Counted, Load, alone};
@@ -243,7 +243,8 @@ impl Certificates {
         self.recreate_missing_secret(lines_before).await;
         self.until_healed(damage.name, &damaged).await;
         for replica in 0..2 {
-            until_ready(&self.bed, &self.installed, replica).await;
+            let is_serving = self.bed.webhook_serves(&self.installed, replica);
+            is_serving.await.unwrap();
         }
         println!(
             "{} at the start: ready after {:.1?}",

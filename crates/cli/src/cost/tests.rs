@@ -301,6 +301,31 @@ fn runs_are_reported_one_by_one_by_pipeline_and_by_namespace() {
 }
 
 #[test]
+fn the_tasks_of_a_nested_run_count_for_the_root_run() {
+    let nested = json!({"metadata": {
+        "labels": {keys::GROUP: "u1"},
+        "annotations": {keys::NODE: null},
+        "ownerReferences": [
+            {"apiVersion": "tekton.dev/v1", "kind": "PipelineRun", "name": "build", "uid": "u1", "controller": true},
+        ],
+    }});
+    let mut history = one();
+    let own = merged(done(), &merged(named("nested", "u2"), &nested));
+    history.runs.push(run(&own));
+    let task = task_run("u2", "inner", 40, Some(60));
+    history.task_runs.as_mut().unwrap().push(task);
+    let pod = requests(pod_of("nested", "u2", "inner", Some("node-1"), 40), "2", "1Gi");
+    history.pods.as_mut().unwrap().push(pod);
+    let row = row(&history);
+    assert_eq!((row.runs, row.running_seconds), (1, 38.0));
+    let cpu = row.requested.unwrap().cpu.average;
+    assert!(
+        near(cpu, (2.0 * 18.0 + 4.0 * 28.0 + 2.0 * 20.0) / (8.0 * 40.0)),
+        "{cpu}"
+    );
+}
+
+#[test]
 fn a_row_is_data_too() {
     let report = rows(&several(), None, CostGroup::Pipeline);
     insta::assert_snapshot!(serde_json::to_string_pretty(&report.rows).unwrap());

@@ -8,6 +8,7 @@ use crate::view::{PipelineRun, RunView, label};
 use jiff::{SignedDuration, Timestamp};
 use placement::automatic_reserve::PodUsage;
 use serde::Serialize;
+use std::collections::HashMap;
 use std::time::Duration;
 
 /// The label in which Tekton records the Pipeline of a run.
@@ -62,9 +63,31 @@ pub(crate) fn usage(history: &History, period: Option<Duration>) -> Vec<RunUsage
     let from = period.and_then(|period| history.now.checked_sub(period).ok());
     let window = Span::new(from.unwrap_or(Timestamp::MIN), history.now);
     let index = Index::new(history);
-    let runs = history.runs.iter();
-    runs.filter_map(|run| of_run(&index.evidence(RunView::of(run)?), pipeline(run), window))
+    let evidence = |run| Some((run, index.evidence(RunView::of(run)?)));
+    let mut runs: Vec<_> = history.runs.iter().filter_map(evidence).collect();
+    let mut nested = tasks_of_nested_runs(&runs);
+    for (_, evidence) in &mut runs {
+        let tasks = nested.remove(&evidence.view.run.key.uid);
+        evidence.tasks.extend(tasks.unwrap_or_default());
+    }
+    runs.iter()
+        .filter_map(|(run, evidence)| of_run(evidence, pipeline(run), window))
         .collect()
+}
+
+/// The tasks of nested runs, by the UID of the root run, which is the group of a nested run.
+fn tasks_of_nested_runs(runs: &[(&PipelineRun, Evidence<'_>)]) -> HashMap<String, Vec<TaskEvidence>> {
+    let mut tasks: HashMap<String, Vec<TaskEvidence>> = HashMap::new();
+    for (_, evidence) in runs {
+        let run = &evidence.view.run;
+        if let Some(root) = run.group.as_ref().filter(|root| **root != run.key.uid) {
+            tasks
+                .entry(root.clone())
+                .or_default()
+                .extend(evidence.tasks.iter().cloned());
+        }
+    }
+    tasks
 }
 
 /// `None` for a run that pod-affinity did not place, or that was done before the window.

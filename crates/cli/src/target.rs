@@ -22,6 +22,9 @@ pub(crate) enum NameError {
     /// A part of it is empty, or there are too many.
     #[error("'{0}' names no run; write NAME, pr/NAME, pipelinerun NAME or NAMESPACE/NAME")]
     Name(String),
+    /// The flag for the namespace has another namespace than the name.
+    #[error("the name of the run has namespace '{0}', and -n has '{1}'; leave one of them out")]
+    Namespaces(String, String),
 }
 
 impl Target {
@@ -48,6 +51,16 @@ impl Target {
             namespace: namespace.map(str::to_owned),
             name: name.to_owned(),
         })
+    }
+
+    /// Compares the namespace of the name with the value of `-n`.
+    pub(crate) fn check(&self, flag: Option<&str>) -> Result<(), NameError> {
+        match (&self.namespace, flag) {
+            (Some(own), Some(flag)) if own != flag => {
+                Err(NameError::Namespaces(own.clone(), flag.to_owned()))
+            }
+            (Some(_) | None, Some(_) | None) => Ok(()),
+        }
     }
 
     /// Its namespace: its own, or else this one.

@@ -44,6 +44,7 @@ fn flags_are_those_of_kubectl() {
     assert!(parsed("list --sort-by state --no-headers -l a=b --field-selector metadata.name=x").is_ok());
     assert!(parsed("nodes --as jane --as-group dev --as-group ops --cluster c --user u").is_ok());
     assert!(parsed("-n ci explain build").is_ok());
+    assert!(parsed("explain ci/build -n ci").is_ok());
 }
 
 #[test]
@@ -98,6 +99,7 @@ fn what_is_wrong_is_told_with_what_would_be_right() {
         "explain",
         "explain pod build",
         "explain a/b/c",
+        "explain web/build -n ci",
         "get pr/",
         "list --sort-by age",
         "list -w --sort-by name",

@@ -40,22 +40,23 @@ pub(crate) enum Verb {
 
 impl Verb {
     pub(super) fn check(&self, namespace: Option<&str>) -> Result<(), String> {
-        let checked = match self {
-            Self::List(args) => args.target().map(drop),
-            Self::Explain(args) => args.run.target().map(drop),
-            Self::Wait(args) => args.run.target().map(drop),
-            Self::Release(args) => args.run.target().map(drop),
-            Self::Timeline(args) => args.target().map(drop),
+        let target = match self {
+            Self::List(args) => args.target(),
+            Self::Explain(args) => args.run.target().map(Some),
+            Self::Wait(args) => args.run.target().map(Some),
+            Self::Release(args) => args.run.target().map(Some),
+            Self::Timeline(args) => args.target(),
             Self::Disable(args) if args.stop_controller && !args.all_namespaces => {
                 return Err("--stop-controller needs -A: there is one controller for the cluster".to_owned());
             }
             Self::Disable(args) => return scope(args.all_namespaces, namespace),
             Self::Enable(args) => return scope(args.all_namespaces, namespace),
             Self::Nodes(_) | Self::Cost(_) | Self::Doctor(_) | Self::Completion(_) | Self::Version(_) => {
-                Ok(())
+                Ok(None)
             }
         };
-        checked.map_err(|unnamed| unnamed.to_string())
+        let checked = target.and_then(|target| target.map_or(Ok(()), |target| target.check(namespace)));
+        checked.map_err(|wrong| wrong.to_string())
     }
 }
 

@@ -85,24 +85,27 @@ where
         .boxed()
 }
 
-/// The watcher restarts a watch that breaks. A watch that the user may not start, or no longer, ends the stream.
+/// The watcher restarts a watch that breaks, with a new list where this is necessary. An error is passed on if the
+/// first list failed, or if the user may not watch, or no longer.
 fn without_restarts<K: Send + 'static>(
     events: impl Stream<Item = watcher::Result<Event<K>>> + Send + 'static,
     attributes: RequestAttributes,
 ) -> impl Stream<Item = RequestResult<Event<K>>> + Send + 'static {
-    events.filter_map(move |event| {
-        let attributes = attributes.clone();
-        async move {
-            match event {
-                Ok(event) => Some(Ok(event)),
-                Err(watcher::Error::InitialListFailed(error)) => Some(Err(request_error(attributes, &error))),
-                Err(watcher::Error::WatchStartFailed(error)) if is_final(&error) => {
-                    Some(Err(request_error(attributes, &error)))
-                }
-                Err(_) => None,
-            }
+    let mut is_listed = false;
+    let mut restarted = move |event| match event {
+        Ok(event) => {
+            is_listed |= matches!(event, Event::InitDone);
+            Some(Ok(event))
         }
-    })
+        Err(watcher::Error::InitialListFailed(error)) if !is_listed || is_final(&error) => {
+            Some(Err(request_error(attributes.clone(), &error)))
+        }
+        Err(watcher::Error::WatchStartFailed(error)) if is_final(&error) => {
+            Some(Err(request_error(attributes.clone(), &error)))
+        }
+        Err(_) => None,
+    };
+    events.filter_map(move |event| std::future::ready(restarted(event)))
 }
 
 fn is_final(error: &kube::Error) -> bool {
@@ -110,7 +113,8 @@ fn is_final(error: &kube::Error) -> bool {
 }
 
 impl CachedObjects {
-    pub(crate) fn take(&mut self, change: Change) {
+    /// Whether the objects changed: a new list has no effect before its end.
+    pub(crate) fn take(&mut self, change: Change) -> bool {
         match change {
             Change::Run(event) => self.runs.take(*event),
             Change::Set(event) => self.sets.take(*event),
@@ -145,7 +149,9 @@ impl CachedObjects {
 }
 
 impl<K: Resource> ObjectsByName<K> {
-    fn take(&mut self, event: Event<K>) {
+    /// Whether the objects changed.
+    fn take(&mut self, event: Event<K>) -> bool {
+        let is_change = !matches!(event, Event::Init | Event::InitApply(_));
         match event {
             Event::Apply(object) => drop(self.now.insert(full_name(object.meta()), object)),
             Event::Delete(object) => drop(self.now.remove(&full_name(object.meta()))),
@@ -156,6 +162,7 @@ impl<K: Resource> ObjectsByName<K> {
                 self.listed = true;
             }
         }
+        is_change
     }
 }
 
@@ -170,19 +177,23 @@ mod tests {
     use std::time::Duration;
     use tokio::time::timeout;
 
-    /// An API server with empty lists that rejects watches with this code. It does not answer after a hundred watches.
+    /// An API server with empty lists that rejects the second list, and watches with this code; a watch with code 410 starts and
+    /// ends with the code. It does not answer after a hundred watches.
     fn refusing(asked: &Arc<AtomicUsize>, code: u16) -> Server {
-        let asked = asked.clone();
+        let (asked, lists) = (asked.clone(), AtomicUsize::new(0));
         let answer = move |request: http::Request<Body>| {
             let watches = request
                 .uri()
                 .query()
                 .is_some_and(|query| query.contains("watch="));
-            let before = if watches { asked.fetch_add(1, Relaxed) } else { 0 };
+            let before = if watches { &asked } else { &lists }.fetch_add(1, Relaxed);
+            let failure = |code: u16| (code, json!({"kind": "Status", "status": "Failure", "code": code}));
             async move {
                 let (code, body) = match (watches, before) {
                     (true, 100..) => std::future::pending().await,
-                    (true, _) => (code, json!({"kind": "Status", "status": "Failure", "code": code})),
+                    (true, _) if code == 410 => (200, json!({"type": "ERROR", "object": failure(code).1})),
+                    (true, _) => failure(code),
+                    (false, 1) => failure(500),
                     (false, _) => (200, json!({"metadata": {"resourceVersion": "1"}, "items": []})),
                 };
                 let body = Body::from(body.to_string().into_bytes());
@@ -209,6 +220,22 @@ mod tests {
         assert!(seen.iter().all(|is_change| *is_change), "{seen:?}");
         let asked = asked.load(Relaxed);
         assert!((2..20).contains(&asked), "{asked}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_list_that_fails_after_a_watch_expired_is_asked_for_again() {
+        let server = refusing(&Arc::default(), 410);
+        let changes = changes::<Pod>(&server, Some("ci"), &Filter::default(), Change::Pod);
+        let is_list = |change: &RequestResult<Change>| match change {
+            Ok(Change::Pod(event)) => matches!(**event, Event::InitDone),
+            Ok(Change::Run(_) | Change::Set(_)) => false,
+            Err(error) => panic!("{error}"),
+        };
+        let mut lists = changes.filter(|change| std::future::ready(is_list(change)));
+        for _ in 0..2 {
+            let list = timeout(Duration::from_mins(1), lists.next()).await.unwrap();
+            assert!(list.is_some());
+        }
     }
 
     #[tokio::test(start_paused = true)]

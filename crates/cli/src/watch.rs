@@ -56,8 +56,8 @@ pub(crate) async fn watch(
     let mut known = CachedObjects::default();
     let mut changes = std::pin::pin!(changes);
     while let Some(change) = changes.next().await {
-        known.take(change?);
-        if known.is_complete() && output::print(&printer.new_lines(&known)).is_err() {
+        let is_changed = known.take(change?);
+        if is_changed && known.is_complete() && output::print(&printer.new_lines(&known)).is_err() {
             break;
         }
     }

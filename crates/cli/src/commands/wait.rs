@@ -83,8 +83,8 @@ async fn end(
     let placeholder = Filter::name(&key.placeholder().pod());
     let mut changes = of_run(server, key, &placeholder);
     while let Some(change) = changes.next().await {
-        known.take(change?);
-        if !known.is_complete() {
+        let is_changed = known.take(change?);
+        if !is_changed || !known.is_complete() {
             continue;
         }
         let Some((view, placeholder)) = known.of_run(key) else {

@@ -5,9 +5,9 @@ use crate::foreign_events::EventKey;
 use crate::memory::Memory;
 use crate::metrics::Metrics;
 use crate::observe::{Clock, Stores};
+use crate::placeholders::ObjectKey;
 use crate::reconcile::Reconciler;
 use crate::report::Report;
-use crate::waiting_pods::PodKey;
 use crate::watch::{self, Writers};
 use crate::write::Cluster;
 use crate::{foreign_events, kept_nodes, nodes, placeholders, quotas, tekton_flags, turns, waiting_pods};
@@ -250,7 +250,7 @@ impl Caches {
     }
 
     /// A task's pod, as the API server sends it; returns whom that wakes.
-    pub(crate) fn add_task(&mut self, pod: Value) -> Vec<PodKey> {
+    pub(crate) fn add_task(&mut self, pod: Value) -> Vec<ObjectKey> {
         let event = Event::Apply(serde_json::from_value(pod).unwrap());
         let changed = self.writers.waiting.take(event, waiting_pods::pod);
         changed.into_iter().map(|(key, _)| key).collect()
@@ -272,11 +272,12 @@ impl Caches {
 
     /// An event `FailedCreate` of the placeholder's StatefulSet s1.
     pub(crate) fn add_failed_create(&mut self, run: &Run, second: i64, message: &str) {
+        let placeholder = run.key.placeholder();
         let changes = json!({
-            "metadata": {"name": format!("e{second}")}, "involvedObject": {"uid": "s1"},
+            "metadata": {"name": format!("{placeholder}.{second}")}, "involvedObject": {"uid": "s1"},
             "lastTimestamp": at(second).to_string(), "message": message,
         });
-        let event = event(&run.key.namespace, run.key.placeholder().as_str(), &changes);
+        let event = event(&run.key.namespace, placeholder.as_str(), &changes);
         self.writers
             .failed_creates
             .take(event, foreign_events::of_statefulset);
@@ -284,11 +285,12 @@ impl Caches {
 
     /// An event about the placeholder's pod p1.
     pub(crate) fn add_answer(&mut self, run: &Run, reporter: &str, reason: &str, second: i64, message: &str) {
+        let pod = run.key.placeholder().pod();
         let changes = json!({
-            "metadata": {"name": format!("e{second}")}, "involvedObject": {"uid": "p1"}, "reason": reason,
+            "metadata": {"name": format!("{pod}.{second}")}, "involvedObject": {"uid": "p1"}, "reason": reason,
             "source": {"component": reporter}, "lastTimestamp": at(second).to_string(), "message": message,
         });
-        let event = event(&run.key.namespace, &run.key.placeholder().pod(), &changes);
+        let event = event(&run.key.namespace, &pod, &changes);
         self.writers
             .autoscalers
             .take(event, foreign_events::of_autoscaler);
@@ -403,7 +405,8 @@ impl Caches {
 
 fn event<K: DeserializeOwned>(namespace: &str, about: &str, changes: &Value) -> Event<K> {
     let mut event = json!({
-        "metadata": {"namespace": namespace, "name": "e", "resourceVersion": "1"}, "involvedObject": {"name": about},
+        "metadata": {"namespace": namespace, "name": format!("{about}.1"), "resourceVersion": "1"},
+        "involvedObject": {"name": about},
     });
     json_patch::merge(&mut event, changes);
     Event::Apply(serde_json::from_value(event).unwrap())

@@ -18,8 +18,7 @@ use std::collections::BTreeMap;
 pub(crate) const OVER_QUOTA: &str = "ExceededResourceQuota";
 /// The most bytes of a message that are kept. The longest message of the scheduler and of a quota is shorter.
 const LONGEST: usize = 1024;
-/// The longest name of an object, and more than the 36 characters of a UID. Events may have any text there, up to megabytes.
-const LONGEST_NAME: usize = 253;
+/// More than the 36 characters of a UID. Events may have any text there, up to megabytes.
 const LONGEST_UID: usize = 64;
 
 /// Events by namespace, name of the object, and name of the event.
@@ -97,10 +96,11 @@ pub(crate) fn of_autoscaler(event: &EventView) -> Option<Reduced<EventKey, Obser
     let reporter = event.reporting_component.as_deref().filter(|it| !it.is_empty());
     let reporter = reporter.or(event.source.component.as_deref()).unwrap_or_default();
     let reason = event.reason.as_deref().unwrap_or_default();
-    let answer = event
+    let is_answer = messages::is_of_autoscaler(reporter, reason);
+    let about_placeholder = event
         .reduced(LONGEST)
-        .filter(|_| messages::is_of_autoscaler(reporter, reason));
-    answer.filter(|((_, name, _), _)| PlaceholderName::is_placeholder(name.trim_end_matches("-0")))
+        .filter(|((_, name, _), _)| PlaceholderName::is_placeholder(name.trim_end_matches("-0")));
+    about_placeholder.map(|(key, answer)| (key, answer.filter(|_| is_answer)))
 }
 
 /// Reduces an event about a TaskRun. The TaskRun has the message as well.
@@ -151,27 +151,24 @@ pub(crate) fn can_be_task_of(task: &str, run: &str) -> bool {
 }
 
 impl EventView {
-    /// Keeps at most this many bytes of the message.
+    /// Keeps at most this many bytes of the message. Kubernetes' clients name an event after its object and the time. A user can
+    /// change the object of an event but not the name, so only events with such a name are kept: others could stay in the cache under
+    /// each of their objects.
     fn reduced(&self, most: usize) -> Option<Reduced<EventKey, ObservedEvent>> {
         let metadata = &self.metadata;
-        let name = self.involved_object.name.as_deref()?;
+        let name = metadata.name.as_deref()?;
+        let (object, _) = name.rsplit_once('.')?;
+        let key = (metadata.namespace.clone()?, object.to_owned(), name.to_owned());
         let uid = self.involved_object.uid.as_deref().unwrap_or_default();
-        if name.len() > LONGEST_NAME || uid.len() > LONGEST_UID {
-            return None;
-        }
-        let key = (
-            metadata.namespace.clone()?,
-            name.to_owned(),
-            metadata.name.clone()?,
-        );
+        let is_about = self.involved_object.name.as_deref() == Some(object) && uid.len() <= LONGEST_UID;
         let message = self.message.as_deref().unwrap_or_default();
-        let event = ObservedEvent {
+        let event = is_about.then(|| ObservedEvent {
             uid: uid.to_owned(),
             last_seen: self.last_seen(),
             version: metadata.resource_version.clone().unwrap_or_default(),
             message: message[..message.floor_char_boundary(most)].to_owned(),
-        };
-        Some((key, Some(event)))
+        });
+        Some((key, event))
     }
 
     fn last_seen(&self) -> Timestamp {

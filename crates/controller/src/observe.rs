@@ -9,7 +9,7 @@ use crate::nodes::Nodes;
 use crate::placeholders::{ObjectKey, OfRun, run_of};
 use crate::quotas::{Quotas, terms_rejected};
 use crate::tekton_flags::{TektonFlags, coschedule};
-use crate::waiting_pods::{PodKey, WaitingPods, waiting_in};
+use crate::waiting_pods::{OfGroup, WaitingPods, waiting_in};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::runtime::reflector::{ObjectRef, Store};
@@ -174,7 +174,9 @@ impl Stores {
             failed_create: set.and_then(|set| latest(&self.failed_creates, placeholder.as_str(), &set.uid)),
             autoscaler: pod.and_then(|pod| latest(&self.autoscalers, &placeholder.pod(), &pod.uid)),
             invalid_template: memory.invalid_template.clone(),
-            rejection: latest_of_tasks(&self.rejected_tasks, &run.namespace, &run.name).filter(is_open),
+            rejection: set
+                .and_then(|_| latest_of_tasks(&self.rejected_tasks, &run.namespace, &run.name))
+                .filter(is_open),
         }
     }
 
@@ -275,12 +277,12 @@ impl Stores {
     }
 
     /// The run of a pod's group. Tekton may have created the pod for a nested run of this run.
-    pub(crate) fn run_of_pod(&self, key: &PodKey, pod: &OfRun<WaitingPod>) -> Option<ObjectRef<PipelineRun>> {
+    pub(crate) fn run_of_pod(&self, namespace: &str, waiting: &OfGroup) -> Option<ObjectRef<PipelineRun>> {
         let is_it = |run: &PipelineRun| {
-            run.metadata.uid.as_deref() == Some(key.group.as_str())
-                && run.metadata.namespace.as_ref() == Some(&key.namespace)
+            run.metadata.uid.as_deref() == Some(waiting.group.as_str())
+                && run.metadata.namespace.as_deref() == Some(namespace)
         };
-        let named = run_of(&key.namespace, pod);
+        let named = run_of(namespace, &waiting.pod);
         let named = named.filter(|run| self.runs.get(run).is_some_and(|run| is_it(&run)));
         named.or_else(|| Some(ObjectRef::from_obj(&*self.runs.find(is_it)?)))
     }

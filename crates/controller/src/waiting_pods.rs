@@ -4,7 +4,7 @@
 //! cache drops bound pods, so that running and finished runs use no memory here.
 
 use crate::index::{Index, Reduced};
-use crate::placeholders::{OfRun, of};
+use crate::placeholders::{ObjectKey, OfRun, of};
 use crate::pods::{self, PodView};
 use kube::ResourceExt;
 use kube::runtime::watcher::Config as Watch;
@@ -13,17 +13,16 @@ use placement::names::RunKey;
 use placement::plan::RequeueMark;
 use placement::plan::WaitingPod;
 
-/// Unbound task pods by group and name. The pod of a nested run carries the name of the nested run, but is in the group of the
-/// root run.
-pub(crate) type WaitingPods = Index<PodKey, OfRun<WaitingPod>>;
+/// Unbound task pods by namespace and name. A user can change the group of a pod, so that the group is not in the key: the pod
+/// would stay in the cache under each of its groups.
+pub(crate) type WaitingPods = Index<ObjectKey, OfGroup>;
 
-/// The key of a pod, sorted by group. A group belongs to one namespace: a user who can create pods in one namespace must not
-/// affect the runs of another namespace.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct PodKey {
-    pub(crate) namespace: String,
+/// A task pod of a group. A group belongs to one namespace: a user who can create pods in one namespace must not affect the runs of
+/// another namespace. The pod of a nested run carries the name of the nested run, but is in the group of the root run.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct OfGroup {
     pub(crate) group: String,
-    name: String,
+    pub(crate) pod: OfRun<WaitingPod>,
 }
 
 /// Selects task pods by the phase Pending, which includes pods that are bound and not started. The cache drops bound pods.
@@ -33,18 +32,21 @@ pub(crate) fn pending() -> Watch {
         .fields("status.phase=Pending")
 }
 
-/// Reduces a pod of a group. The value is `None` if the pod has a node or is being deleted.
-pub(crate) fn pod(pod: &PodView) -> Option<Reduced<PodKey, OfRun<WaitingPod>>> {
-    let key = PodKey {
-        namespace: pod.metadata.namespace.clone()?,
-        group: pod.labels().get(keys::GROUP)?.clone(),
-        name: pod.metadata.name.clone()?,
-    };
-    if pod.node().is_some() || pod.is_deleting() {
-        return Some((key, None));
-    }
-    let waiting = WaitingPod {
-        name: key.name.clone(),
+/// Reduces a task pod. The value is `None` if the pod has no group, has a node or is being deleted.
+pub(crate) fn pod(pod: &PodView) -> Option<Reduced<ObjectKey, OfGroup>> {
+    let key = (pod.metadata.namespace.clone()?, pod.metadata.name.clone()?);
+    let group = pod.labels().get(keys::GROUP);
+    let waits = pod.node().is_none() && !pod.is_deleting();
+    let waiting = group.filter(|_| waits).map(|group| OfGroup {
+        group: group.clone(),
+        pod: of(&pod.metadata, waiting(pod, &key.1)),
+    });
+    Some((key, waiting))
+}
+
+fn waiting(pod: &PodView, name: &str) -> WaitingPod {
+    WaitingPod {
+        name: name.to_owned(),
         task_run: pod.labels().get(keys::TEKTON_TASK_RUN).cloned(),
         requests: pod.asks(),
         unschedulable: pod.unschedulable().filter(|found| !found.is_gated()),
@@ -56,26 +58,17 @@ pub(crate) fn pod(pod: &PodView) -> Option<Reduced<PodKey, OfRun<WaitingPod>>> {
             .get(keys::WOKEN)
             .and_then(|label| RequeueMark::parse(label)),
         relaxed: pod.annotations().contains_key(keys::RELAXED),
-    };
-    Some((key, Some(of(&pod.metadata, waiting))))
-}
-
-impl PodKey {
-    fn is_beside(&self, other: &Self) -> bool {
-        (&self.namespace, &self.group) == (&other.namespace, &other.group)
     }
 }
 
 /// The task pods of a run's group that wait for a node.
 pub(crate) fn waiting_in(pods: &WaitingPods, run: &RunKey) -> Vec<WaitingPod> {
-    let from = PodKey {
-        namespace: run.namespace.clone(),
-        group: run.uid.clone(),
-        name: String::new(),
-    };
     let waiting = pods.read();
-    let members = waiting.range(&from..).take_while(|(key, _)| key.is_beside(&from));
-    members.map(|(_, waiting)| waiting.it.clone()).collect()
+    let of_namespace = waiting
+        .range((run.namespace.clone(), String::new())..)
+        .take_while(|((namespace, _), _)| *namespace == run.namespace);
+    let members = of_namespace.filter(|(_, waiting)| waiting.group == run.uid);
+    members.map(|(_, waiting)| waiting.pod.it.clone()).collect()
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use crate::metrics::Metrics;
 use crate::observe::Stores;
 use crate::placeholders::{self, ObjectKey, OfRun, run_of};
 use crate::quotas::QuotaState;
-use crate::waiting_pods::{self, PodKey};
+use crate::waiting_pods::{self, OfGroup};
 use crate::{foreign_events, kept_nodes, nodes, quotas, tekton_flags};
 use futures::future::{BoxFuture, Shared};
 use futures::stream::BoxStream;
@@ -26,7 +26,7 @@ use placement::coschedule::Coschedule;
 use placement::kept_node::KeptNode;
 use placement::keys;
 use placement::node::NodeFacts;
-use placement::plan::{Placeholder, PlaceholderPod, WaitingPod};
+use placement::plan::{Placeholder, PlaceholderPod};
 use placement::text::quoted;
 use serde::de::DeserializeOwned;
 use std::fmt::Debug;
@@ -41,7 +41,7 @@ pub(crate) struct Writers {
     pub(crate) sets: IndexWriter<ObjectKey, OfRun<Placeholder>>,
     pub(crate) pods: IndexWriter<ObjectKey, OfRun<PlaceholderPod>>,
     pub(crate) nodes: IndexWriter<String, Arc<NodeFacts>>,
-    pub(crate) waiting: IndexWriter<PodKey, OfRun<WaitingPod>>,
+    pub(crate) waiting: IndexWriter<ObjectKey, OfGroup>,
     pub(crate) quotas: IndexWriter<ObjectKey, QuotaState>,
     pub(crate) tekton_flags: IndexWriter<String, Coschedule>,
     pub(crate) failed_creates: IndexWriter<EventKey, ObservedEvent>,
@@ -306,15 +306,11 @@ fn runs_on_nodes(stores: &Stores, changed: &[(String, Arc<NodeFacts>)]) -> Vec<T
     stores.runs_on(&changed.iter().map(|(name, _)| name.clone()).collect())
 }
 
-fn runs_of_pods(
-    stores: &Stores,
-    changed: &[(PodKey, OfRun<WaitingPod>)],
-    relaxed: &impl Fn(&str),
-) -> Vec<Trigger> {
-    let runs = changed.iter().filter_map(|(key, pod)| {
-        let run = stores.run_of_pod(key, pod)?;
-        if pod.it.relaxed {
-            relaxed(&key.group);
+fn runs_of_pods(stores: &Stores, changed: &[(ObjectKey, OfGroup)], relaxed: &impl Fn(&str)) -> Vec<Trigger> {
+    let runs = changed.iter().filter_map(|((namespace, _), waiting)| {
+        let run = stores.run_of_pod(namespace, waiting)?;
+        if waiting.pod.it.relaxed {
+            relaxed(&waiting.group);
         }
         Some(run)
     });

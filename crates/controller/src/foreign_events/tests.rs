@@ -1,7 +1,18 @@
 use super::*;
 use crate::fixture::{Caches, run};
+use crate::index::index;
 use kube::runtime::reflector::ObjectRef;
+use kube::runtime::watcher::Event::Apply;
 use serde_json::{Value, json};
+
+/// An event about an object, with the name that a client gives to the event.
+fn about(object: &str, changes: &Value) -> EventView {
+    let mut event = json!({
+        "metadata": {"namespace": "ns", "name": format!("{object}.18a5b")}, "involvedObject": {"name": object},
+    });
+    json_patch::merge(&mut event, changes);
+    serde_json::from_value(event).unwrap()
+}
 
 fn failed_create(caches: &Caches, uid: &str) -> Option<String> {
     let name = run().key.placeholder();
@@ -14,7 +25,7 @@ fn the_latest_event_about_an_object_counts_in_any_order_of_arrival() {
     caches.add_failed_create(&run(), 7, "newer");
     caches.add_failed_create(&run(), 3, "older");
     assert_eq!(failed_create(&caches, "s1").as_deref(), Some("newer"));
-    // The name of this event, e10, is before the name e7.
+    // The name of this event ends with 10, and comes before the name that ends with 7.
     caches.add_failed_create(&run(), 10, "newest");
     assert_eq!(failed_create(&caches, "s1").as_deref(), Some("newest"));
     assert_eq!(
@@ -26,23 +37,16 @@ fn the_latest_event_about_an_object_counts_in_any_order_of_arrival() {
 
 #[test]
 fn an_event_about_a_statefulset_of_a_user_is_not_kept() {
-    let event = |name: &str| {
-        let event = json!({"metadata": {"namespace": "ns", "name": "e"}, "involvedObject": {"name": name}});
-        of_statefulset(&serde_json::from_value(event).unwrap()).is_some()
-    };
+    let event = |name: &str| of_statefulset(&about(name, &json!({}))).is_some();
     assert!(event(run().key.placeholder().as_str()));
     assert!(!event("database"));
 }
 
 #[test]
 fn the_answer_of_an_autoscaler_is_known_by_its_reporter_and_its_reason() {
-    let event = |fields: &Value| {
-        let mut event = json!({
-            "metadata": {"namespace": "ns", "name": "e"}, "involvedObject": {"name": run().key.placeholder().pod()},
-        });
-        json_patch::merge(&mut event, fields);
-        of_autoscaler(&serde_json::from_value(event).unwrap()).is_some()
-    };
+    let is_kept =
+        |name: &str, fields: &Value| of_autoscaler(&about(name, fields)).is_some_and(|(_, it)| it.is_some());
+    let event = |fields: &Value| is_kept(&run().key.placeholder().pod(), fields);
     assert!(event(
         &json!({"reason": "NotTriggerScaleUp", "source": {"component": "cluster-autoscaler"}})
     ));
@@ -52,17 +56,14 @@ fn the_answer_of_an_autoscaler_is_known_by_its_reporter_and_its_reason() {
     assert!(!event(
         &json!({"reason": "FailedScheduling", "reportingComponent": "my-scheduler"})
     ));
-    let pod_of_a_user = json!({"reason": "NotTriggerScaleUp", "involvedObject": {"name": "database-0"}});
-    assert!(!event(&pod_of_a_user));
+    let answer = json!({"reason": "NotTriggerScaleUp", "source": {"component": "cluster-autoscaler"}});
+    assert!(!is_kept("database-0", &answer));
 }
 
 #[test]
 fn a_long_message_is_cut_between_two_characters() {
-    let event = json!({
-        "metadata": {"namespace": "ns", "name": "e"}, "message": "ä".repeat(LONGEST),
-        "involvedObject": {"name": run().key.placeholder().as_str()},
-    });
-    let event: EventView = serde_json::from_value(event).unwrap();
+    let message = json!({"message": "ä".repeat(LONGEST)});
+    let event = about(run().key.placeholder().as_str(), &message);
     let length = |(_, event): Reduced<_, ObservedEvent>| event.unwrap().message.len();
     assert_eq!(of_statefulset(&event).map(length), Some(LONGEST));
     assert_eq!(
@@ -73,14 +74,27 @@ fn a_long_message_is_cut_between_two_characters() {
 }
 
 #[test]
-fn an_event_about_an_object_that_cannot_exist_is_not_kept() {
-    let reduced = |name: &str, uid: &str| {
-        let event = json!({"metadata": {"namespace": "ns", "name": "e"}, "involvedObject": {"name": name, "uid": uid}});
-        of_task_run(&serde_json::from_value(event).unwrap()).is_some()
-    };
-    assert!(reduced("x", "u1"));
-    assert!(!reduced(&"x".repeat(LONGEST_NAME + 1), "u1"));
-    assert!(!reduced("x", &"u".repeat(LONGEST_UID + 1)));
+fn an_event_is_kept_only_under_the_object_in_its_name_and_with_a_short_uid() {
+    let is_kept = |changes: &Value| of_task_run(&about("x", changes)).unwrap().1.is_some();
+    assert!(is_kept(&json!({})));
+    assert!(!is_kept(&json!({"involvedObject": {"name": "y"}})));
+    assert!(!is_kept(
+        &json!({"involvedObject": {"uid": "u".repeat(LONGEST_UID + 1)}})
+    ));
+    assert_eq!(
+        of_task_run(&about("x", &json!({"metadata": {"name": "other"}}))),
+        None
+    );
+}
+
+#[test]
+fn an_event_whose_object_changes_leaves_the_cache() {
+    let (cache, mut writer) = index();
+    writer.take(Apply(about("x", &json!({}))), of_task_run);
+    assert_eq!(cache.read().len(), 1);
+    let other = json!({"involvedObject": {"name": "y"}});
+    writer.take(Apply(about("x", &other)), of_task_run);
+    assert!(cache.read().is_empty());
 }
 
 #[test]

@@ -55,6 +55,19 @@ fn pods_of_another_namespace_have_no_say_though_they_bear_the_group() {
 }
 
 #[test]
+fn a_pod_whose_group_changes_is_in_the_last_group_only() {
+    let mut caches = Caches::ready();
+    let pod = stuck_task(&run(), "pod", at(0));
+    caches.add_task(pod.clone());
+    caches.add_task(changed(
+        pod,
+        &json!({"metadata": {"labels": {keys::GROUP: "u2"}}}),
+    ));
+    assert!(waiting_in(&caches.stores.waiting, &run().key).is_empty());
+    assert_eq!(caches.stores.waiting.read().len(), 1);
+}
+
+#[test]
 fn only_a_change_that_matters_wakes_anybody() {
     let mut caches = Caches::ready();
     assert_eq!(caches.add_node(node_json("n2", &json!({}))), ["n2"]);
@@ -85,15 +98,15 @@ fn a_pod_leads_to_the_run_of_its_group_though_a_nested_run_made_it() {
         stuck_task(&run(), "pod", at(0)),
         changed(stuck_task(&run(), "pod", at(0)), &nested),
     ] {
-        let (key, waiting) = super::pod(&serde_json::from_value(pod).unwrap()).unwrap();
-        let found = caches.stores.run_of_pod(&key, &waiting.unwrap());
+        let ((namespace, _), waiting) = super::pod(&serde_json::from_value(pod).unwrap()).unwrap();
+        let found = caches.stores.run_of_pod(&namespace, &waiting.unwrap());
         assert_eq!(found, Some(ObjectRef::new("build").within("ns")));
     }
     let elsewhere = json!({"metadata": {"namespace": "other"}});
     let pod = changed(stuck_task(&run(), "pod", at(0)), &elsewhere);
-    let (key, waiting) = super::pod(&serde_json::from_value(pod).unwrap()).unwrap();
+    let ((namespace, _), waiting) = super::pod(&serde_json::from_value(pod).unwrap()).unwrap();
     assert_eq!(
-        caches.stores.run_of_pod(&key, &waiting.unwrap()),
+        caches.stores.run_of_pod(&namespace, &waiting.unwrap()),
         None,
         "another namespace"
     );
@@ -112,7 +125,7 @@ fn the_runs_of_a_namespace_that_have_placeholders_are_found() {
 fn a_pod_whose_affinity_the_webhook_relaxed_bears_its_mark() {
     let relaxed = |pod: Value| {
         let (_, waiting) = super::pod(&serde_json::from_value(pod).unwrap()).unwrap();
-        waiting.unwrap().it.relaxed
+        waiting.unwrap().pod.it.relaxed
     };
     let pod = stuck_task(&run(), "pod", at(0));
     let mark = json!({"metadata": {"annotations": {keys::RELAXED: "true"}}});

@@ -128,6 +128,7 @@ impl Cluster {
         let quotas = self.quotas(namespace).await?;
         let places = Places {
             run: &observed.run,
+            has_node: observed.pod.as_ref().is_some_and(|pod| pod.node.is_some()),
             others,
             there: &there,
             now,
@@ -173,6 +174,24 @@ mod tests {
         let hard = json!({"pods": "2"});
         let mut changes = |used: &str| caches.add_quota(&hard, &json!({"pods": used}));
         assert_eq!(["1", "0", "2", "1"].map(&mut changes), [true, false, true, true]);
+    }
+
+    #[test]
+    fn the_number_of_other_objects_and_storage_do_not_hide_room_for_pods() {
+        let mut caches = Caches::ready();
+        let full = json!({
+            "pods": "2", "services.loadbalancers": "0", "persistentvolumeclaims": "1", "requests.storage": "1Gi",
+            "count/secrets": "1", "fast.storageclass.storage.k8s.io/requests.storage": "1Gi",
+        });
+        let mut changes = |used: &str| {
+            let mut usage = full.clone();
+            usage["pods"] = json!(used);
+            caches.add_quota(&full, &usage)
+        };
+        assert_eq!(["1", "2", "1"].map(&mut changes), [true, true, true]);
+        let gpus = |used: &str| json!({"requests.nvidia.com/gpu": used});
+        let mut changes = |used: &str| caches.add_quota(&gpus("2"), &gpus(used));
+        assert_eq!(["2", "1"].map(&mut changes), [true, true]);
     }
 
     #[test]

@@ -66,6 +66,12 @@ fn counts_pods(resource: &str) -> bool {
     matches!(resource, "pods" | "count/pods")
 }
 
+/// Whether a pod can use this resource of a quota. Other resources are numbers of other objects, and storage.
+fn is_of_pods(resource: &str) -> bool {
+    let is_compute = resource.starts_with("requests.") || resource.starts_with("limits.");
+    is_of_each_placeholder(resource) || is_compute && resource != "requests.storage"
+}
+
 /// Whether each placeholder uses this resource of a quota.
 fn is_of_each_placeholder(resource: &str) -> bool {
     counts_pods(resource) || matches!(compute(resource), "cpu" | "memory")
@@ -89,10 +95,11 @@ pub fn used_by_placeholder(resource: &str, size: &Resources) -> Quantity {
     }
 }
 
-/// Whether no resource of the quota is used up.
+/// Whether no resource of the quota that a pod can use is used up.
 pub fn has_room(quota: &ResourceQuota) -> bool {
     let (hard, used) = Resources::limit_and_usage(quota);
-    hard.iter().all(|(name, hard)| used.get(name) < hard)
+    let mut of_pods = hard.iter().filter(|(name, _)| is_of_pods(name));
+    of_pods.all(|(name, hard)| used.get(name) < hard)
 }
 
 /// Whether a quota counts placeholders, by its scopes: a placeholder has requests and no deadline. The priority is that of the run.

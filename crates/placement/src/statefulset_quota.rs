@@ -67,6 +67,8 @@ const CREATED_WITHIN: SignedDuration = SignedDuration::from_mins(2);
 pub struct Places<'a> {
     /// The run whose placeholder needs a place.
     pub run: &'a Run,
+    /// The placeholder of the run has a node.
+    pub has_node: bool,
     /// The other runs of the namespace that have a part in the quotas ([`Run::has_part_in_quotas`]).
     pub others: &'a [Run],
     /// The StatefulSets that exist.
@@ -152,14 +154,21 @@ impl Places<'_> {
         }
     }
 
-    /// The higher, the later the placeholder gives way. A held run whose placeholder gives way loses the node that the
-    /// run would get.
+    /// The higher, the later the placeholder gives way. A running run loses its node, and a held run the node that the run would
+    /// get. The run itself loses nothing while its placeholder has no node.
     fn last_to_give_way(&self, placeholder: &OwnedStatefulSet) -> u8 {
         let is_of = |other: &&Run| other.key.uid == placeholder.run;
         match self.others.iter().find(is_of) {
-            _ if placeholder.run == self.run.key.uid => 1,
-            Some(other) if other.is_held_by_us() => 2,
-            Some(_) | None => 0,
+            _ if placeholder.run == self.run.key.uid => {
+                if self.has_node {
+                    3
+                } else {
+                    1
+                }
+            }
+            Some(other) if other.is_held_by_us() => 4,
+            Some(_) => 2,
+            None => 0,
         }
     }
 

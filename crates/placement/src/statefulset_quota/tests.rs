@@ -18,6 +18,7 @@ const NOW: i64 = 1000;
 fn among<'a>(run: &'a Run, others: &'a [Run], there: &'a [OwnedStatefulSet]) -> Places<'a> {
     Places {
         run,
+        has_node: true,
         others,
         there,
         now: Timestamp::from_second(NOW).unwrap(),
@@ -207,6 +208,25 @@ fn the_placeholder_of_a_held_run_blocks_only_if_no_other_placeholder_does() {
     assert_eq!(way(&without_placeholder), Some(blocked_by(&held)));
     let with_own = [placeholder(&held), placeholder(&own), assistant(&other)];
     assert_eq!(way(&with_own), Some(blocked_by(&own)));
+}
+
+#[test]
+fn a_placeholder_without_a_node_gives_way_before_those_of_running_runs() {
+    let (own, running, gone) = (run("a", -60, 1), released(run("b", 1, 0)), run("c", 1, 0));
+    let others = [running.clone()];
+    let first = |there: &[OwnedStatefulSet], has_node| {
+        let places = Places {
+            has_node,
+            ..among(&own, &others, there)
+        };
+        let shortage = places.shortage(&[quota("2", "2")], there.len());
+        shortage.and_then(|shortage| shortage.blocker)
+    };
+    let there = [placeholder(&running), placeholder(&own)];
+    assert_eq!(first(&there, false), Some(blocked_by(&own)));
+    assert_eq!(first(&there, true), Some(blocked_by(&running)));
+    let with_orphan = [placeholder(&own), placeholder(&gone)];
+    assert_eq!(first(&with_orphan, false), Some(blocked_by(&gone)));
 }
 
 fn blocked_by(run: &Run) -> QuotaBlocker {

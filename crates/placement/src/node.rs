@@ -8,7 +8,7 @@ pub mod selector;
 use crate::quantity::Quantity;
 use crate::resources::Resources;
 use k8s_openapi::api::core::v1::{Node, Taint, Toleration};
-use std::cmp::Reverse;
+use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;
 use std::fmt;
 use strum::IntoStaticStr;
@@ -141,7 +141,7 @@ fn prevents_scheduling(taint: &Taint) -> bool {
     matches!(taint.effect.as_str(), NO_SCHEDULE | "NoExecute")
 }
 
-/// The scheduler's rule. An unknown operator tolerates nothing.
+/// The scheduler's rule, with the numeric operators that are alpha in Kubernetes 1.35. An unknown operator tolerates nothing.
 fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
     let is = |own: Option<&str>, other: &str| own.is_none_or(|own| own.is_empty() || own == other);
     let value = toleration.value.as_deref().unwrap_or_default();
@@ -152,8 +152,16 @@ fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
         && match toleration.operator.as_deref().unwrap_or_default() {
             "Exists" => true,
             "" | "Equal" => has_key && value == taint.value.as_deref().unwrap_or_default(),
+            "Gt" => has_key && compare(taint, value) == Some(Ordering::Greater),
+            "Lt" => has_key && compare(taint, value) == Some(Ordering::Less),
             _ => false,
         }
+}
+
+/// Compares the number in the value of the taint with that of a toleration. `None` if a value is not a number.
+fn compare(taint: &Taint, bound: &str) -> Option<Ordering> {
+    let number = |text: &str| text.parse::<i64>().ok();
+    Some(number(taint.value.as_deref()?)?.cmp(&number(bound)?))
 }
 
 /// The nearest of these nodes: the node that is short of the fewest resources, then the node with the largest amounts.

@@ -126,11 +126,26 @@ fn a_tolerated_taint_does_not_make_a_node_unusable() {
         json!({"value": "v"}),
         json!({"key": "ci", "operator": "Exists", "effect": "NoExecute"}),
         json!({"key": "ci", "operator": "Gt", "value": "v"}),
+        json!({"key": "ci", "operator": "Near", "value": "v"}),
         json!({}),
     ];
     for fields in others {
         assert!(!fit(fields.clone()), "{fields}");
     }
+}
+
+#[test]
+fn a_toleration_can_compare_the_number_in_a_taint() {
+    let taint = json!({"spec": {"taints": [{"key": "sla", "value": "950", "effect": "NoSchedule"}]}});
+    let fits = |operator: &str, value: &str| {
+        let tolerations = [toleration(
+            json!({"key": "sla", "operator": operator, "value": value}),
+        )];
+        state(Some(&node(&taint)), &tolerations) == NodeState::Usable
+    };
+    let bounds = ["949", "950", "951", "high"];
+    assert_eq!(bounds.map(|bound| fits("Gt", bound)), [true, false, false, false]);
+    assert_eq!(bounds.map(|bound| fits("Lt", bound)), [false, false, true, false]);
 }
 
 #[test]

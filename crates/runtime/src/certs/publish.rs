@@ -18,6 +18,9 @@ pub const CONFIGURATIONS: [&str; 2] = [install::PIPELINE_RUN_WEBHOOK, install::P
 
 const NAMESPACE: &str = "Namespace";
 
+/// The annotation of objects that Argo CD applied.
+const ARGO_CD: &str = "argocd.argoproj.io/tracking-id";
+
 /// With one of these annotations, another controller writes `caBundle`.
 const INJECTORS: [&str; 4] = [
     "cert-manager.io/inject-ca-from",
@@ -136,13 +139,14 @@ async fn owner(client: Client, name: &str) -> Option<OwnerReference> {
     })
 }
 
-/// Adds the owner to a configuration, and removes an earlier owner of the same name.
+/// Adds the owner to a configuration, and removes an earlier owner of the same name. Argo CD deletes no object that has an owner, so
+/// its objects get none.
 fn patch_of_owner(
     configuration: &MutatingWebhookConfiguration,
     owner: &OwnerReference,
 ) -> Option<PatchOperation> {
     let owners = configuration.owner_references();
-    if owners.contains(owner) {
+    if owners.contains(owner) || configuration.annotations().contains_key(ARGO_CD) {
         return None;
     }
     let is_other = |other: &&OwnerReference| (&other.kind, &other.name) != (&owner.kind, &owner.name);

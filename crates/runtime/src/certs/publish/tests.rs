@@ -73,6 +73,15 @@ fn the_owner_is_the_current_namespace_and_replaces_an_earlier_one() {
 }
 
 #[test]
+fn a_configuration_that_argo_cd_applied_gets_no_owner() {
+    let mut one = configuration(&[]);
+    assert!(patch_of_owner(&one, &OwnerReference::default()).is_some());
+    one.annotations_mut()
+        .insert(ARGO_CD.into(), "pod-affinity:...".into());
+    assert!(patch_of_owner(&one, &OwnerReference::default()).is_none());
+}
+
+#[test]
 fn the_patch_fails_on_a_list_that_was_reordered_after_the_read() {
     let patch = patch_of_bundle(&configuration(&[None, Some("bundle")]), "bundle").unwrap();
     let mut reordered = serde_json::to_value(configuration(&[None, None])).unwrap();

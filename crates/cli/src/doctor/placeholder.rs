@@ -16,6 +16,8 @@ use serde_json::json;
 use tokio::join;
 
 const PLACEHOLDER: Check = Check("placeholder");
+/// The beginning of the names of the policies of the component reserved-label.
+const RESERVED_LABEL: &str = "reserved-label-of-";
 const DEFAULT_SCHEDULER: &str = "default-scheduler";
 
 /// The answers to the dry runs of a placeholder.
@@ -76,12 +78,15 @@ pub(super) fn findings(trial: &PlaceholderTrial) -> Vec<Finding> {
     let stored = trial.statefulset.as_ref().and(trial.pod.as_ref());
     let changes = match stored {
         Ok(pod) => changes(&trial.wanted, pod),
+        Err(RequestError::Failed(_, message)) if message.contains(RESERVED_LABEL) => {
+            vec![PLACEHOLDER.ok("Not checked: the component reserved-label allows placeholders only to the controller.")]
+        }
         Err(RequestError::Failed(_, message)) => vec![PLACEHOLDER.bad(
             format!("The API server rejects a placeholder (dry run in namespace {namespace}): {message}"),
             format!(
-                "Exempt StatefulSets and pods with the label {}={} from the policy that the message names.",
-                keys::APP,
-                keys::APP_NAME
+                "Exempt the StatefulSets that the account {}:pod-affinity-controller creates, and their pods, from the policy that the \
+                 message names. The dry run is of your account: if only your account may not create the placeholder, ignore this.",
+                keys::NAMESPACE
             ),
         )],
         Err(error) => vec![PLACEHOLDER.unread(error)],
@@ -221,6 +226,17 @@ pub(super) mod tests {
         }));
         assert_eq!(level, Level::Warning);
         assert!(sentence.contains(keys::SAFE_TO_EVICT), "{sentence}");
+    }
+
+    #[test]
+    fn the_component_reserved_label_rejects_only_the_dry_run() {
+        let denial = "ValidatingAdmissionPolicy 'reserved-label-of-pods.pod-affinity.tekton.dev' with binding ... denied request";
+        let (level, sentence) = only(&PlaceholderTrial {
+            pod: Err(failed(denial)),
+            ..trial(|_| {})
+        });
+        assert_eq!(level, Level::Ok);
+        assert!(sentence.starts_with("Not checked"), "{sentence}");
     }
 
     #[test]

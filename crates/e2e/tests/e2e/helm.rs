@@ -125,7 +125,7 @@ fn many_values() -> Value {
         "config": {"max-runs": 1_000_000, "isolate-from": "enrolled", "hold-deadline": "1h30m", "move-after": "never", "keep-node-for": 0},
         "controller": {"replicas": 3, "resources": {"limits": {"memory": "1Gi"}}},
         "webhook": {"replicas": 4, "hostNetwork": true, "port": 9443, "metricsPort": 9080},
-        "monitoring": {"enabled": true},
+        "monitoring": {"enabled": true, "labels": {"release": "prometheus"}},
         "warmNodes": {"enabled": true, "replicas": 5, "nodeSelector": {"pool": "ci"}},
         "guardrails": {"enabled": true, "config": {"namespaces": ["team-a", "team-b"]}},
         "reservedLabel": {"enabled": true, "config": {"pods": ["system:serviceaccount:ci:tekton"]}},
@@ -167,6 +167,10 @@ async fn each_value_of_the_chart_changes_its_fields() {
         json!({"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "1Gi"}})
     );
     on_the_network_of_the_node(&object(&objects, "Deployment", "pod-affinity-webhook")["spec"]);
+    for kind in ["ServiceMonitor", "PrometheusRule"] {
+        let labels = &object(&objects, kind, "pod-affinity")["metadata"]["labels"];
+        assert_eq!(labels["release"], "prometheus", "{kind}");
+    }
     let warm = &object(&objects, "Deployment", "pod-affinity-warm-nodes")["spec"];
     assert_eq!(warm["replicas"], 5);
     let warm = &warm["template"]["spec"];

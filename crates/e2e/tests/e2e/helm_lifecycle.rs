@@ -198,7 +198,9 @@ async fn switch(helm: Helm) {
     follow(&bed, helm, &page("## Install with Helm")).await;
     assert_eq!(admission(&bed, helm).await, "MutatingAdmissionPolicy");
     let policies = page("### Policies or webhook");
+    let deletion = "kubectl delete mutatingwebhookconfigurations -l app.kubernetes.io/part-of=pod-affinity\n";
     let webhook = policies
+        .replace(deletion, "")
         .replace("admission=policies", "admission=webhook")
         .replacen("--set ", "--set webhook.failOpen=true --set ", 1);
     let (first, then) = webhook.split_once("sleep 5").unwrap();

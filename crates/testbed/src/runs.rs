@@ -3,7 +3,7 @@
 use crate::apply;
 use crate::error::{Error, Result};
 use crate::stages::{DURATION, OUTCOME};
-use crate::testbed::Testbed;
+use crate::testbed::{READY, Testbed};
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::api::{Api, ApiResource, DynamicObject, ListParams, PostParams};
 use kube::core::GroupVersionKind;
@@ -268,7 +268,7 @@ impl Testbed {
         let accounts: Api<k8s_openapi::api::core::v1::ServiceAccount> = Api::namespaced(client, name);
         self.until(
             format!("the default ServiceAccount of {name}"),
-            Duration::from_secs(30),
+            READY,
             async || accounts.get("default").await.map_err(|error| error.to_string()),
         )
         .await?;

@@ -3,7 +3,7 @@
 use crate::support::SOON;
 use crate::support::cli::{LONG, delete, explain_until, only, plain, section, tool, tool_as};
 use crate::support::objects::cordon;
-use crate::support::placeholders::until_no_placeholder;
+use crate::support::placeholders::{placeholder_name, pods, until_no_placeholder};
 use crate::support::pvcs::create_pvc;
 use crate::support::runs::{create, let_succeed, let_task_end, until_moved_from};
 use crate::support::testbeds::fresh;
@@ -53,6 +53,18 @@ What would help
     moving(&bed).await;
 }
 
+async fn until_no_pod(bed: &Testbed, name: &str) {
+    let pods = pods(&bed.client().await.unwrap(), "default");
+    bed.until(format!("no pod {name}"), SOON, async || {
+        match pods.get_opt(name).await {
+            Ok(None) => Ok(()),
+            other => Err(other),
+        }
+    })
+    .await
+    .unwrap();
+}
+
 /// A run moves off its node for a task that fits nowhere, and follows the task to a node that is added.
 async fn moving(bed: &Testbed) {
     bed.configure(&[("move-after", Some("1s"))]).await.unwrap();
@@ -61,8 +73,10 @@ async fn moving(bed: &Testbed) {
         .sized_task("large", &["small"], &json!({"cpu": "64"}))
         .opted_in("true")
         .ending("hang");
-    create(bed, &spec).await;
+    let run = create(bed, &spec).await;
     let_task_end(bed, &spec, "small").await;
+    explain_until(bed, "mover", "NoNodeFits").await;
+    until_no_pod(bed, &placeholder_name(&run).pod()).await;
     let text = explain_until(bed, "mover", "NoNodeFits").await;
     assert!(text.starts_with("PipelineRun default/mover: Moving\n"), "{text}");
     assert_eq!(

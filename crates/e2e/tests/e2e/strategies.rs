@@ -146,7 +146,7 @@ async fn a_node_that_a_finished_run_reserves_can_be_drained_like_any_other() {
             &node,
             "--ignore-daemonsets",
             "--delete-emptydir-data",
-            "--timeout=30s",
+            "--timeout=90s",
         ],
     );
     let pod = placeholder_name(&made).pod();

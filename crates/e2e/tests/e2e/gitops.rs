@@ -1,5 +1,5 @@
 //! Tools that apply on the server find no difference after the controller has written its fields: the data of the Secret, caBundle
-//! and the owner of the webhook configurations. Argo CD itself is not run. Of Flux, the library is run with which its controllers
+//! and the owner of the webhook configurations, which Argo CD would not delete with an owner. Argo CD itself is not run. Of Flux, the library is run with which its controllers
 //! apply.
 
 use crate::support::helm::chart;
@@ -18,7 +18,7 @@ async fn objects() -> Vec<Value> {
     chart.objects(&json!({"admission": "webhook", "releaseOnUninstall": false}))
 }
 
-/// Installs the objects with `apply`, which gets a file, and returns the file when the controller has written its fields.
+/// Installs the objects with `apply`, which gets a file, and returns the file when the controller has written `caBundle`.
 async fn installed(bed: &Testbed, objects: Vec<Value>, apply: impl Fn(&str)) -> String {
     kubectl(bed, &["create", "namespace", NAMESPACE]);
     let mut list = String::new();
@@ -28,7 +28,6 @@ async fn installed(bed: &Testbed, objects: Vec<Value>, apply: impl Fn(&str)) -> 
         Ok(())
     });
     install.await.unwrap();
-    until_owned(bed, &bed.client().await.unwrap()).await;
     list
 }
 
@@ -54,8 +53,14 @@ async fn the_server_side_diff_of_argo_cd_is_empty_with_a_tracking_annotation_and
             kubectl(&bed, &apply);
         });
         let list = list.await;
+        if field == "labels" {
+            until_owned(&bed, &bed.client().await.unwrap()).await;
+        }
         let diff = [&["diff"], &arguments[..], &[list.as_str()]].concat();
         assert_eq!(kubectl(&bed, &diff), "", "{key}");
+        let owners = "--output=jsonpath={.items[*].metadata.ownerReferences}";
+        let owners = kubectl(&bed, &["get", "mutatingwebhookconfigurations", owners]);
+        assert_eq!(owners.contains(NAMESPACE), field == "labels", "{owners}");
     }
 }
 
@@ -71,6 +76,7 @@ async fn a_second_apply_by_flux_changes_nothing() {
         assert_eq!(all(&flux(list), "created "), count);
     });
     let list = list.await;
+    until_owned(&bed, &bed.client().await.unwrap()).await;
     let again = flux(&list);
     assert_eq!(all(&again, "unchanged "), count, "{again}");
 }

@@ -128,7 +128,8 @@ impl Cluster {
         let quotas = self.quotas(namespace).await?;
         let places = Places {
             run: &observed.run,
-            has_node: observed.pod.as_ref().is_some_and(|pod| pod.node.is_some()),
+            keeps_node: !observed.is_opted_out()
+                && observed.pod.as_ref().is_some_and(|pod| pod.node.is_some()),
             others,
             there: &there,
             now,

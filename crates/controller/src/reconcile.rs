@@ -205,10 +205,10 @@ impl Reconciler {
         Ok((Some(quota), QuotaTurn::Taken(lock)))
     }
 
-    /// Remembers since when the plan looks for room in a quota for a run whose hold is over.
+    /// Remembers since when the plan looks for room in a quota for a run whose hold is over, or that opted out.
     fn makes_room(&self, observed: &Observation) {
         let run = &observed.run;
-        if run.is_hold_over(observed.now, observed.config.hold_deadline) {
+        if observed.is_opted_out() || run.is_hold_over(observed.now, observed.config.hold_deadline) {
             self.memory.with(&run.key.uid, |entry| {
                 entry.recalled.makes_room_since.get_or_insert(observed.now);
             });

@@ -37,6 +37,7 @@
 //! | HeldUnscheduled | free places | HeldUnscheduled, HeldWithoutPlaceholder | at the deadline: as above |
 //! | HeldUnscheduled | release | RunningUnscheduled | at the deadline, or `release-when: created` |
 //! | HeldOnNode | date hold | HeldOnNode | the hold began without a date |
+//! | HeldOnNode | enrol | HeldOnNode | held for a minute: a quota has no room for the assistants |
 //! | HeldOnNode | shrink | HeldOnNode | the pod has a reserve: resize it in place |
 //! | HeldOnNode | recreate small | HeldWithoutPod | the pod cannot be resized: a small pod, pinned to the node |
 //! | HeldOnNode | unpin | HeldOnNode | the small pod is on its node |
@@ -69,6 +70,7 @@
 //! | RunningScaledDown | requeue tasks | RunningScaledDown | tasks wait: requeue them at the scheduler |
 //! | RunningScaledDown | retry tasks | RunningScaledDown | a quota rejected pods of tasks: requeue the TaskRuns at Tekton |
 //! | RunningScaledDown | return placeholder | RunningWithoutPod | no task waits, or a task is bound: scale up |
+//! | OptedOut | free places | OptedOut | held: Tekton needs the room of placeholders in a quota |
 //! | OptedOut | release | Ignored, OptedOut | held: the run starts without a group |
 //! | OptedOut | unenrol | Ignored, OptedOut | held by another controller: remove the labels |
 //! | OptedOut | return placeholder | OptedOut | Tekton's assistants wait for the placeholder: scale up |

@@ -179,6 +179,21 @@ async fn the_time_of_the_first_attempt_to_free_places_is_remembered_from_the_end
     assert_eq!(since(), Some(first));
 }
 
+#[tokio::test]
+async fn the_time_of_the_first_attempt_to_free_places_is_remembered_for_a_run_that_opted_out() {
+    let mut server = Server::start();
+    server.refuse(403, "Forbidden", "statefulsets.apps is forbidden");
+    let (reconciler, ..) = reconciler(&with_quota(), &server);
+    let opted_out = Run {
+        opt_in: None,
+        ..with_assistant()
+    };
+    let mut observed = reconciler.observe(opted_out).await.unwrap();
+    drop(reconciler.read_one(Read::Quota, &mut observed).await);
+    let since = |entry: &RunMemory| entry.recalled.makes_room_since;
+    assert_eq!(reconciler.memory.peek("u1", since), Some(observed.now));
+}
+
 /// The cache still has the other run as held.
 #[tokio::test]
 async fn the_assistant_of_a_run_that_was_released_a_moment_before_has_its_place() {

@@ -6,13 +6,14 @@ use super::action::{Action, Event, New, PodChange, ReleaseCause, Target};
 use super::decision::{Decision, IgnoreReason, Wait};
 use super::inputs::{Inputs, Read};
 use super::observation::{Observation, Placeholder, PlaceholderPod};
-use super::{Plan, SOON, change_run, held, scaled_down, with_timer, without_timer};
+use super::{Plan, SOON, change_run, creation, held, scaled_down, with_timer, without_timer};
 use crate::automatic_reserve;
 use crate::kept_node::NewKeptNode;
 use crate::node::NodeState;
 use crate::placeholder::size::is_automatic;
 use crate::run::SpecStatus;
 use crate::strategy::Strategy;
+use std::time::Duration;
 
 /// The run is being deleted: everything is deleted, including a reserved node. Finalizers of other controllers may
 /// delay garbage collection for long, so the plan does not wait for it.
@@ -92,16 +93,15 @@ fn kept_pod(observed: &Observation) -> Option<&PlaceholderPod> {
     observed.live_pod().filter(is_kept).filter(|_| keeps)
 }
 
-/// An opted-out run is neither held nor moved. A run that has started keeps its labels, because some of its pods have
-/// the terms already.
+/// An opted-out run is neither held nor moved. Before its release, the run gives up its placeholder if Tekton's assistants need the
+/// place in a quota. A run that has started keeps its labels, because some of its pods have the terms already.
 pub(super) fn on_opt_out(observed: &Observation, inputs: &Inputs) -> Result<Plan, Read> {
     let run = &observed.run;
     if run.is_held_by_us() {
-        return Ok(without_timer(held::release(
-            observed,
-            ReleaseCause::OptedOut,
-            None,
-        )));
+        let shortage = held::shortage(observed, inputs, Duration::ZERO)?;
+        let frees_places = shortage.and_then(|shortage| creation::free_places(observed, shortage));
+        let release = || without_timer(held::release(observed, ReleaseCause::OptedOut, None));
+        return Ok(frees_places.unwrap_or_else(release));
     }
     if run.status == SpecStatus::Pending && run.is_enrolled() {
         let withdrawn = change_run(observed, |run| run.group = None);

@@ -87,7 +87,7 @@ fn reason_to_release(observed: &Observation, clear: bool, remaining: Duration) -
 }
 
 /// The quota that has no room for Tekton's assistants, unless the plan has tried to make room for too long.
-fn shortage<'a>(
+pub(super) fn shortage<'a>(
     observed: &Observation,
     inputs: &'a Inputs,
     remaining: Duration,

@@ -215,6 +215,11 @@ impl Observation {
         enrolment(self, chosen)
     }
 
+    /// The opt-in label is absent, `false` or invalid.
+    pub fn is_opted_out(&self) -> bool {
+        chosen_strategy(self).is_none()
+    }
+
     /// Why the run is isolated within its namespace only, if it is.
     pub(crate) fn narrowing(&self) -> Option<&TermsRejected> {
         let chosen = chosen_strategy(self).unwrap_or(self.config.default_strategy);

@@ -168,6 +168,31 @@ fn a_run_with_a_node_waits_for_the_place_of_its_assistant_and_gives_up_its_place
     }
 }
 
+/// The placeholder would take the place of the assistant that Tekton creates at the release.
+#[test]
+fn a_run_that_opts_out_gives_up_its_placeholder_before_its_release_if_a_quota_has_no_room() {
+    let own = || QuotaBlocker::Placeholders(vec![placeholder_of(UID, SET)]);
+    let opts_out = |blocker| at_deadline(held().on(NODE), -60, blocker).opt_in(Some("false"));
+    let Decision::Act(step) = opts_out(Some(own())).decision() else {
+        panic!("{:?}", opts_out(Some(own())).decision())
+    };
+    let deletion = Action::Delete(Target::Placeholder(SET.to_owned()));
+    assert_eq!(step.actions, [deletion]);
+    let recounts = Some(QuotaBlocker::DeletedStatefulSets);
+    assert_eq!(opts_out(recounts.clone()).decision(), waits_for_places());
+    let late = opts_out(recounts).change(|scene| scene.makes_room_since = Some(ago(15)));
+    for scene in [
+        late,
+        opts_out(NO_BLOCKER),
+        opts_out(Some(own())).short_of(Quota::default()),
+    ] {
+        let Decision::Act(step) = scene.decision() else {
+            panic!("{:?}", scene.decision())
+        };
+        assert_eq!(step.name, "release");
+    }
+}
+
 /// A run without a placeholder is enrolled like a run with one, because a user may cancel it while it is held.
 #[test]
 fn a_run_that_is_held_without_a_placeholder_for_a_minute_is_enrolled() {

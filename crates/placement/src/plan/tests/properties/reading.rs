@@ -135,7 +135,7 @@ pub(super) fn needs_a_place(scene: &Scene) -> bool {
     let is_blocked = |shortage: &Shortage| shortage.blocker.is_some();
     let quota = scene.inputs.quota.get();
     let can_be_freed = quota.map_or(true, |quota| quota.shortage.as_ref().is_some_and(is_blocked));
-    is_opted_in(scene) && scene.run.assistants(scene.cluster.coschedule) > 0 && can_be_freed
+    scene.run.assistants(scene.cluster.coschedule) > 0 && can_be_freed
 }
 
 pub(super) fn frees_a_place(decision: &Decision) -> bool {

@@ -297,6 +297,17 @@ const USUAL: &[Usual] = &[
     || at_its_deadline().unread(Read::Quota),
     || at_its_deadline().change(|scene| no_room(scene, Some(QuotaBlocker::DeletedStatefulSets))),
     || at_its_deadline().change(|scene| no_room(scene, Some(placeholder_of("another", "another-set-uid")))),
+    || {
+        let opted_out = at_its_deadline().with_statefulset().opt_in(None);
+        opted_out.change(|scene| no_room(scene, Some(placeholder_of(UID, SET))))
+    },
+    || {
+        let waits = held()
+            .on(NODE)
+            .created_ago(70)
+            .change(|scene| scene.run.templates = 1);
+        waits.change(|scene| no_room(scene, None))
+    },
     || automatic(held()).unread(Read::Creation),
     || {
         automatic(done(Strategy::ColocateCompleted))

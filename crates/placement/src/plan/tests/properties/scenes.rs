@@ -298,8 +298,8 @@ const USUAL: &[Usual] = &[
     || at_its_deadline().change(|scene| no_room(scene, Some(QuotaBlocker::DeletedStatefulSets))),
     || at_its_deadline().change(|scene| no_room(scene, Some(placeholder_of("another", "another-set-uid")))),
     || {
-        let opted_out = at_its_deadline().with_statefulset().opt_in(None);
-        opted_out.change(|scene| no_room(scene, Some(placeholder_of(UID, SET))))
+        let opted_out = at_its_deadline().opt_in(None);
+        opted_out.change(|scene| no_room(scene, Some(placeholder_of("another", "another-set-uid"))))
     },
     || {
         let waits = held()

@@ -8,7 +8,7 @@ pub mod selector;
 use crate::quantity::Quantity;
 use crate::resources::Resources;
 use k8s_openapi::api::core::v1::{Node, Taint, Toleration};
-use std::cmp::{Ordering, Reverse};
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt;
 use strum::IntoStaticStr;
@@ -147,21 +147,16 @@ fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
     let value = toleration.value.as_deref().unwrap_or_default();
     let key = toleration.key.as_deref();
     let has_key = key.is_some_and(|key| !key.is_empty());
+    let numbers = || selector::numbers(taint.value.as_deref(), toleration.value.as_slice());
     is(toleration.effect.as_deref(), &taint.effect)
         && is(key, &taint.key)
         && match toleration.operator.as_deref().unwrap_or_default() {
             "Exists" => true,
             "" | "Equal" => has_key && value == taint.value.as_deref().unwrap_or_default(),
-            "Gt" => has_key && compare(taint, value) == Some(Ordering::Greater),
-            "Lt" => has_key && compare(taint, value) == Some(Ordering::Less),
+            "Gt" => has_key && numbers().is_some_and(|(own, bound)| own > bound),
+            "Lt" => has_key && numbers().is_some_and(|(own, bound)| own < bound),
             _ => false,
         }
-}
-
-/// Compares the number in the value of the taint with that of a toleration. `None` if a value is not a number.
-fn compare(taint: &Taint, bound: &str) -> Option<Ordering> {
-    let number = |text: &str| text.parse::<i64>().ok();
-    Some(number(taint.value.as_deref()?)?.cmp(&number(bound)?))
 }
 
 /// The nearest of these nodes: the node that is short of the fewest resources, then the node with the largest amounts.

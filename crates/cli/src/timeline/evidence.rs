@@ -121,7 +121,7 @@ impl<'a> Index<'a> {
     }
 }
 
-fn grouped<K: Eq + std::hash::Hash, V>(pairs: impl Iterator<Item = (K, V)>) -> HashMap<K, Vec<V>> {
+pub(super) fn grouped<K: Eq + std::hash::Hash, V>(pairs: impl Iterator<Item = (K, V)>) -> HashMap<K, Vec<V>> {
     let mut groups: HashMap<K, Vec<V>> = HashMap::new();
     for (key, value) in pairs {
         groups.entry(key).or_default().push(value);

@@ -1,6 +1,6 @@
 //! How long each labelled run had nodes, and what its tasks requested there. Pure.
 
-use super::evidence::{Evidence, Index, TaskEvidence};
+use super::evidence::{Evidence, Index, TaskEvidence, grouped};
 use super::model::{Enrollment, Place, Span};
 use super::read::History;
 use super::stays::{Stay, stays};
@@ -77,17 +77,14 @@ pub(crate) fn usage(history: &History, period: Option<Duration>) -> Vec<RunUsage
 
 /// The tasks of nested runs, by the UID of the root run, which is the group of a nested run.
 fn tasks_of_nested_runs(runs: &[(&PipelineRun, Evidence<'_>)]) -> HashMap<String, Vec<TaskEvidence>> {
-    let mut tasks: HashMap<String, Vec<TaskEvidence>> = HashMap::new();
-    for (_, evidence) in runs {
-        let run = &evidence.view.run;
-        if let Some(root) = run.group.as_ref().filter(|root| **root != run.key.uid) {
-            tasks
-                .entry(root.clone())
-                .or_default()
-                .extend(evidence.tasks.iter().cloned());
-        }
-    }
-    tasks
+    let nested = runs
+        .iter()
+        .filter(|(_, evidence)| !evidence.view.run.is_enrolled());
+    let tasks = nested.flat_map(|(_, evidence)| {
+        let root = evidence.view.run.group.iter();
+        root.flat_map(|root| evidence.tasks.iter().map(|task| (root.clone(), task.clone())))
+    });
+    grouped(tasks)
 }
 
 /// `None` for a run that pod-affinity did not place, or that was done before the window.

@@ -1,6 +1,6 @@
 //! Tools that apply on the server find no difference after the controller has written its fields: the data of the Secret, caBundle
-//! and the owner of the webhook configurations, which Argo CD would not delete with an owner. Argo CD itself is not run. Of Flux, the library is run with which its controllers
-//! apply.
+//! and the owner of the webhook configurations, which Argo CD would not delete with an owner. Argo CD itself is not run. Of Flux, the
+//! library is run with which its controllers apply.
 
 use crate::support::helm::chart;
 use crate::support::install::until_owned;

@@ -67,7 +67,7 @@ fn is_met(requirement: &NodeSelectorRequirement, value: Option<&str>) -> bool {
     }
 }
 
-fn numbers(value: Option<&str>, values: &[String]) -> Option<(i64, i64)> {
+pub(super) fn numbers(value: Option<&str>, values: &[String]) -> Option<(i64, i64)> {
     Some((value?.parse().ok()?, values.first()?.parse().ok()?))
 }
 

@@ -40,7 +40,7 @@ pub(crate) fn patch_params() -> PatchParams {
     PatchParams::apply(FIELD_MANAGER)
 }
 
-/// Retries until the API server responds. `None` if the request is forbidden (some hardened clusters) or finds no object.
+/// Retries until the API server answers with an object. `None` if the request is forbidden (some hardened clusters).
 pub(crate) async fn read<T, F: Future<Output = Result<T>>>(
     object: &str,
     request: impl Fn() -> F,
@@ -48,7 +48,7 @@ pub(crate) async fn read<T, F: Future<Output = Result<T>>>(
     loop {
         match request().await {
             Ok(found) => return Some(found),
-            Err(Error::Api(status)) if status.is_forbidden() || status.is_not_found() => return None,
+            Err(Error::Api(status)) if status.is_forbidden() => return None,
             Err(error) => tracing::debug!(object, error = error_text(&error), "an object could not be read"),
         }
         sleep(PAUSE).await;

@@ -59,7 +59,8 @@ impl RunDefinition {
 /// The namespace of Tekton, read once for all tasks that await the namespace.
 pub type TektonNamespace = Shared<BoxFuture<'static, String>>;
 
-/// Without the right to read the definition, and without such a definition, the namespace is [`DEFAULT`].
+/// Waits until the definition exists: Tekton may be installed later. Without the right to read the definition, and with a definition
+/// that names no Service, the namespace is [`DEFAULT`].
 pub fn find(client: Client) -> TektonNamespace {
     read_definition(client).boxed().shared()
 }
@@ -105,11 +106,12 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_unavailable_api_server_is_asked_again_and_a_missing_right_is_not() {
+    async fn an_unavailable_api_server_and_a_missing_definition_are_retried_and_a_missing_right_is_not() {
         let api = FakeApi::new();
         api.script_failure(503, "ServiceUnavailable", "later");
+        api.script_failure(404, "NotFound", "Tekton is not installed yet");
         api.script_failure(403, "Forbidden", "no");
         assert_eq!(find(api.client()).await, DEFAULT);
-        assert_eq!(api.calls().len(), 2);
+        assert_eq!(api.calls().len(), 3);
     }
 }

@@ -121,6 +121,7 @@ async fn guardrails_reject_what_their_config_map_does_not_allow_and_nothing_else
     bound_task(&bed, &plain, "only").await;
     let too_late = Patch::Merge(json!({"metadata": {"labels": {keys::OPT_IN: "isolateAlways"}}}));
     let plain = runs.patch("plain", &params, &too_late).await.unwrap();
+    runs.patch("plain", &params, &reserve("cpu=17")).await.unwrap();
     let group = Patch::Merge(json!({"metadata": {"labels": {keys::GROUP: plain.uid()}}}));
     let rejected = runs
         .patch("plain", &params, &group)

@@ -23,7 +23,8 @@ webhook
 {{- $files = append $files $name }}
 {{- end }}
 {{- end }}
-{{- if .Values.releaseOnUninstall }}
+{{- $release := toString .Values.releaseOnUninstall }}
+{{- if or (eq $release "true") (and (eq $release "auto") (lookup "v1" "Namespace" "" "kube-system")) }}
 {{- $files = append $files "release-all" }}
 {{- end }}
 {{- join " " $files }}

@@ -15,7 +15,7 @@ use testbed::{Helm, Testbed};
 async fn objects() -> Vec<Value> {
     let folder = tempfile::tempdir().unwrap();
     let chart = chart(Helm::V3, &released(folder.path(), "v1.0.0"), "1.0.0").await;
-    chart.objects(&json!({"admission": "webhook", "releaseOnUninstall": false}))
+    chart.objects(&json!({"admission": "webhook"}))
 }
 
 /// Installs the objects with `apply`, which gets a file, and returns the file when the controller has written `caBundle`.

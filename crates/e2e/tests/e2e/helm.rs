@@ -60,9 +60,10 @@ async fn released_chart(folder: &Path) -> (Chart, String) {
     (chart(Helm::V3, &release, "1.0.0").await, image.trim().to_owned())
 }
 
-/// Values that install one way of admission and nothing else.
+/// Values that install one way of admission and nothing else. Without an API server, the chart has no Job for the uninstallation: `kubectl
+/// apply` would execute the Job at once.
 fn alone(admission: &str, webhook: &Value) -> Value {
-    json!({"admission": admission, "webhook": webhook, "releaseOnUninstall": false})
+    json!({"admission": admission, "webhook": webhook})
 }
 
 /// The object of this kind and name.
@@ -129,6 +130,7 @@ fn many_values() -> Value {
         "warmNodes": {"enabled": true, "replicas": 5, "nodeSelector": {"pool": "ci"}},
         "guardrails": {"enabled": true, "config": {"namespaces": ["team-a", "team-b"]}},
         "reservedLabel": {"enabled": true, "config": {"pods": ["system:serviceaccount:ci:tekton"]}},
+        "releaseOnUninstall": true,
     })
 }
 

@@ -198,8 +198,8 @@ fn for_node(run: &Run, message: &str, autoscaler: Option<&str>, largest: Option<
     let message = message.trim_end_matches('.');
     let text = format!(
         "No node for this run yet. The scheduler reports for its placeholder: {message}.{autoscaler}{reserve} The run starts \
-         when another run leaves a node that fits, or when such a node is added. To speed that up, add one, delete \
-         finished runs that reserve one (isolateAlways), or ask for less in this run's podTemplate. \
+         when a node that fits becomes free or is added. To start it earlier, add a node, delete finished runs that reserve \
+         a node (isolateAlways), or request less in this run's podTemplate. \
          `kubectl pod-affinity explain -n {namespace} {name}` lists the reasons for each node."
     );
     note(Reason::WaitingForNode, text)
@@ -319,9 +319,9 @@ fn narrowed(observed: &Observation) -> Option<Note> {
 }
 
 fn relaxed() -> Note {
-    let text = "Pods of this run came with a required podAffinity to other pods, and no node can satisfy both that and the \
-                run's own: pod-affinity made theirs preferred. It does not come from the run itself; usual sources are \
-                default-pod-template in Tekton's ConfigMap config-defaults, and admission policies.";
+    let text = "Pods of this run were created with a required podAffinity to other pods. No node satisfies that and the \
+                podAffinity of the run, so pod-affinity made the former preferred. It is not in the PipelineRun; usual \
+                sources are default-pod-template in Tekton's ConfigMap config-defaults, and admission policies.";
     note(Reason::AffinityRelaxed, text.to_owned())
 }
 

@@ -23,7 +23,7 @@ fn text(facts: &Facts) -> String {
             let parent =
                 parent.map_or_else(|| "Another run".to_owned(), |name| format!("PipelineRun {name}"));
             format!(
-                "{parent} started this one, which follows it to its node: it is neither held nor given a placeholder of its own."
+                "{parent} started this run. This run uses the node of {parent}, is not held, and has no placeholder."
             )
         }
         (State::ManagedElsewhere, _) => {

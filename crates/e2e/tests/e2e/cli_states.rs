@@ -246,8 +246,8 @@ async fn left_alone(bed: &Testbed) {
              colocateAlways, colocateCompleted, isolateAlways to choose a strategy, \"true\" or \"\" for the default \
              one, and \"false\" to opt out. pod-affinity ignores this run.",
             "PipelineRun aside/nested: Nested",
-            "Label        PipelineRun misspelt started this one, which follows it to its node: it is neither held nor \
-             given a placeholder of its own.",
+            "Label        PipelineRun misspelt started this run. This run uses the node of PipelineRun misspelt, is not held, and \
+             has no placeholder.",
         ]
     );
 }

@@ -28,9 +28,9 @@ pub(super) fn makes_room(tasks: &[RejectedTask]) -> Note {
         .map(|task| task.message.as_str())
         .unwrap_or_default();
     let text = format!(
-        "A quota of this namespace has no room for the pod of {}: the placeholder makes room and returns later. Until then, \
-         the running tasks of this run keep its node; between tasks, other runs can take it. Each labelled run needs one \
-         more pod: raise the quota by the number of runs at a time. {message}",
+        "A ResourceQuota rejected the pod of {}. The controller scales the placeholder to 0 replicas and back later. Until \
+         then, the running tasks of this run keep its node; between tasks, other runs can use the node. Each labelled run \
+         needs one more pod: raise the quota by the number of runs at a time. {message}",
         names.join(", ")
     );
     note(Reason::MadeRoom, text)
@@ -151,7 +151,7 @@ pub fn time_left(task_run: &str, deadline: Timestamp, now: Timestamp) -> String 
 fn here(observed: &Observation) -> String {
     observed
         .node_name()
-        .map_or_else(|| "its place".to_owned(), |node| format!("node {node}"))
+        .map_or_else(|| "its node".to_owned(), |node| format!("node {node}"))
 }
 
 fn why(observed: &Observation, cause: MoveCause, pod: Option<&str>) -> String {

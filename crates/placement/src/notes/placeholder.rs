@@ -76,7 +76,7 @@ fn meanwhile(run: &Run) -> &'static str {
     if run.is_held_by_us() {
         "The run stays held until there is room, at the latest until its hold-deadline."
     } else {
-        "Meanwhile, the run goes on without a placeholder: between tasks other runs can take its node."
+        "Meanwhile, the run continues without a placeholder: between tasks, other runs can use its node."
     }
 }
 
@@ -85,8 +85,8 @@ pub(super) fn frees_places(placeholders: &[String], quota: &str) -> Note {
     let placeholders = placeholders.join(", ");
     let text = format!(
         "{quota} has no room for the StatefulSets that Tekton creates for this run's PVCs (affinity assistants), and Tekton fails a \
-         run if the quota refuses one. The hold of this run is over, so the controller deleted placeholders, whose runs go on without \
-         one: {placeholders}. Raise the quota by one for each labelled run at a time."
+         run if the quota refuses one. The hold of this run has ended, so the controller deleted these placeholders, whose runs continue \
+         without a placeholder: {placeholders}. Raise the quota by one for each labelled run at a time."
     );
     note(Reason::MadeRoom, text)
 }

@@ -21,7 +21,7 @@ pub(super) fn in_line(observed: &Observation, ahead: usize) -> Note {
     let text = format!(
         "No node for this run yet: {}{OF_THE_KIND}, and no autoscaler adds one. Runs that may use the same nodes \
          get them in the order of their creation, so this run gets its placeholder after these runs. The hold lasts {deadline} at \
-         most. To speed that up, add nodes, or delete finished runs that reserve one (isolateAlways). `kubectl pod-affinity list -n \
+         most. To start it earlier, add nodes, or delete finished runs that reserve a node (isolateAlways). `kubectl pod-affinity list -n \
          {namespace}` has the position of each run; `kubectl pod-affinity explain -n {namespace} {name}` lists the reasons for each \
          node.",
         older_runs(ahead)

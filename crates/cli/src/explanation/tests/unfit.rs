@@ -91,7 +91,7 @@ fn while_none_waits() -> Facts {
 }
 
 fn without_placeholder() -> Facts {
-    let made_room = "A quota of this namespace has no room for the pod of build-test.";
+    let made_room = "A ResourceQuota rejected the pod of build-test.";
     let left = json!({"spec": {"template": {"metadata": {"annotations": {keys::LEFT: ""}}}}});
     Facts {
         set: Ok(Some(statefulset(0, &left))),

@@ -70,8 +70,8 @@ fn the_event_of_moving_off_names_the_pod_the_reason_and_the_node() {
         &told.text,
         &["node small-0", "pod large-pod", "cpu=12", "does not fit"],
     );
-    let stranded = moves_off(&nothing(), MoveCause::PlaceholderDoesNotFit, Some("task"));
-    all(&stranded.text, &["its place", "has no room", "pod task waits"]);
+    let waiting = moves_off(&nothing(), MoveCause::PlaceholderDoesNotFit, Some("task"));
+    all(&waiting.text, &["its node", "has no room", "pod task waits"]);
 }
 
 #[test]

@@ -18,11 +18,10 @@ pub(crate) use report::Explanation;
 use report::Section;
 
 /// Reasons of pod-affinity's events whose contents are in other sections.
-const IN_OTHER_SECTIONS: [&str; 10] = [
+const IN_OTHER_SECTIONS: [&str; 9] = [
     "Held",
     "OverCap",
     "Enrolled",
-    "PlaceholderCreated",
     "WaitingForNode",
     "NodeAssigned",
     "Released",

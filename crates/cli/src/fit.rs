@@ -146,11 +146,7 @@ fn taint_text(taint: &Taint) -> String {
 pub(crate) fn used<'a>(pods: impl IntoIterator<Item = &'a Pod>) -> BTreeMap<String, Quantity> {
     let mut sum = BTreeMap::new();
     for pod in pods {
-        let asked = pod
-            .spec
-            .as_ref()
-            .map(Resources::from_pod_spec)
-            .unwrap_or_default();
+        let asked = Resources::from_pod(pod);
         for (name, amount) in asked.iter().chain([("pods", Quantity::of(1))]) {
             let total: &mut Quantity = sum.entry(name.to_owned()).or_default();
             *total = *total + amount;
@@ -165,10 +161,9 @@ pub(crate) fn on<'a>(pods: &'a [Pod], name: Option<&'a str>) -> impl Iterator<It
         .filter(move |pod| is_live(pod) && name.is_some() && node(pod) == name)
 }
 
-/// The difference, at least zero. A quantity has no subtraction, so its negative is added, by its exact text.
+/// The difference, at least zero.
 pub(crate) fn left(offered: Quantity, used: Quantity) -> Quantity {
-    let opposite = format!("-{used}").parse().unwrap_or_default();
-    Quantity::default().max(offered + opposite)
+    Quantity::default().max(offered - used)
 }
 
 impl Obstacle {

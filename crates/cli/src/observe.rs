@@ -123,18 +123,11 @@ fn shape(pod: &Pod) -> Shape {
     }
 }
 
-/// Kubernetes 1.32 and older report the state in `status.resize`, newer versions in a condition.
 fn is_resize_infeasible(pod: &Pod) -> bool {
-    let status = pod.status.as_ref();
-    let mut conditions = status
-        .into_iter()
-        .flat_map(|status| status.conditions.iter().flatten());
+    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
+    let mut conditions = conditions.into_iter().flatten();
     let pending = conditions.find(|condition| condition.type_ == "PodResizePending");
-    let reasons = [
-        pending.and_then(|condition| condition.reason.as_deref()),
-        status.and_then(|status| status.resize.as_deref()),
-    ];
-    reasons.contains(&Some(INFEASIBLE))
+    pending.and_then(|condition| condition.reason.as_deref()) == Some(INFEASIBLE)
 }
 
 fn unschedulable(pod: &Pod) -> Option<Unschedulable> {

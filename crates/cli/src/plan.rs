@@ -5,8 +5,7 @@
 use crate::facts::Facts;
 use crate::observe::waiting_pods;
 use crate::requests::RequestResult;
-use crate::view::{is_assistant, is_live, is_member, label, node as bound_to};
-use jiff::Timestamp;
+use crate::view::{ended_at, is_assistant, is_live, is_member, label, node as bound_to};
 use k8s_openapi::api::core::v1::Pod;
 use placement::attempts::{Before, Turn};
 use placement::keys;
@@ -155,7 +154,7 @@ fn tasks(facts: &Facts, seen: &Observation) -> Option<Tasks> {
         .partition(|pod| is_live(pod));
     let is_there = |pod: &&&Pod| bound_to(pod).is_some_and(|node| there.is_none_or(|there| there == node));
     let live = live.iter().filter(is_there).count();
-    let ended = ended.into_iter().filter_map(last_end).max();
+    let ended = ended.into_iter().filter_map(ended_at).max();
     let node = there.filter(|_| live == 0);
     if node.is_some() {
         facts.volumes()?;
@@ -164,16 +163,6 @@ fn tasks(facts: &Facts, seen: &Observation) -> Option<Tasks> {
         task_count: TaskCount::after(None, live, ended, seen.now),
         pinned_by_volume: node.and_then(|node| facts.only_volume_of(node)),
     })
-}
-
-/// When the last container of the pod ended.
-fn last_end(pod: &Pod) -> Option<Timestamp> {
-    let statuses = pod.status.as_ref()?.container_statuses.as_deref()?;
-    let ends = statuses.iter().filter_map(|status| {
-        let ended = status.state.as_ref()?.terminated.as_ref()?;
-        Some(ended.finished_at.as_ref()?.0)
-    });
-    ends.max()
 }
 
 fn assistants(pods: &[Pod]) -> Vec<AssistantPod> {

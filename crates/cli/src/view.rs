@@ -214,6 +214,13 @@ pub(crate) fn claims(pod: &Pod) -> impl Iterator<Item = &str> {
     volumes.filter_map(|volume| Some(volume.persistent_volume_claim.as_ref()?.claim_name.as_str()))
 }
 
+/// When the last container of the pod ended.
+pub(crate) fn ended_at(pod: &Pod) -> Option<Timestamp> {
+    let containers = pod.status.as_ref()?.container_statuses.iter().flatten();
+    let ends = containers.filter_map(|it| it.state.as_ref()?.terminated.as_ref()?.finished_at.as_ref());
+    ends.map(|time| time.0).max()
+}
+
 /// The pod is the placeholder of a done run with isolateAlways: the run itself owns the pod.
 pub(crate) fn is_reservation(pod: &Pod) -> bool {
     let owners = pod.metadata.owner_references.as_deref().unwrap_or_default();

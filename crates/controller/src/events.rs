@@ -47,7 +47,7 @@ pub(crate) struct EventQueue {
     metrics: Metrics,
 }
 
-/// The receiver of the queue, which sends the notices to the API server.
+/// The receiver of the queue, which sends the notes to the API server.
 pub(crate) struct EventWriter {
     queue: mpsc::Receiver<QueuedNote>,
     cluster: Arc<Cluster>,
@@ -56,7 +56,11 @@ pub(crate) struct EventWriter {
 }
 
 /// The sender and the receiver of a new queue.
-pub(crate) fn post(cluster: Arc<Cluster>, instance: String, metrics: Metrics) -> (EventQueue, EventWriter) {
+pub(crate) fn event_queue(
+    cluster: Arc<Cluster>,
+    instance: String,
+    metrics: Metrics,
+) -> (EventQueue, EventWriter) {
     let (sender, queue) = mpsc::channel(QUEUE_LENGTH);
     let event_queue = EventQueue {
         queue: sender,
@@ -74,44 +78,44 @@ pub(crate) fn post(cluster: Arc<Cluster>, instance: String, metrics: Metrics) ->
 }
 
 impl EventQueue {
-    /// Queues a notice, or drops the notice if the queue is full.
-    pub(crate) fn put(&self, notice: QueuedNote) {
-        if self.queue.try_send(notice).is_err() {
+    /// Queues a note, or drops the note if the queue is full.
+    pub(crate) fn put(&self, note: QueuedNote) {
+        if self.queue.try_send(note).is_err() {
             self.metrics.event(EventEnd::Dropped);
         }
     }
 }
 
 impl EventWriter {
-    /// Sends notices until every outbox is dropped and the queue is empty.
+    /// Sends notes until all senders are dropped and the queue is empty.
     pub(crate) async fn run(mut self) {
         let (cluster, instance, metrics) = (self.cluster, self.instance, self.metrics);
-        let notices = stream::poll_fn(|context| self.queue.poll_recv(context));
-        let send = |notice: QueuedNote| deliver(&cluster, &instance, &metrics, notice);
-        notices.for_each_concurrent(CONCURRENCY, send).await;
+        let notes = stream::poll_fn(|context| self.queue.poll_recv(context));
+        let send = |note: QueuedNote| deliver(&cluster, &instance, &metrics, note);
+        notes.for_each_concurrent(CONCURRENCY, send).await;
     }
 }
 
 #[cfg(test)]
 impl EventWriter {
-    /// The reasons of the queued notices, in order.
+    /// The reasons of the queued notes, in order.
     pub(crate) fn reasons(&mut self) -> Vec<&'static str> {
         self.waiting().map(|note| note.reason.into()).collect()
     }
 
-    /// The texts of the queued notices, in order.
+    /// The texts of the queued notes, in order.
     pub(crate) fn notes(&mut self) -> Vec<String> {
         self.waiting().map(|note| note.text).collect()
     }
 
-    /// The reasons of the queued notices, with the TaskRuns whose pods wait.
+    /// The reasons of the queued notes, with the TaskRuns whose pods wait.
     pub(crate) fn task_runs(&mut self) -> Vec<(&'static str, Option<String>)> {
         let queued = self.queued();
         queued.map(|it| (it.note.reason.into(), it.task_run)).collect()
     }
 
     fn waiting(&mut self) -> impl Iterator<Item = Note> {
-        self.queued().map(|notice| notice.note)
+        self.queued().map(|note| note.note)
     }
 
     fn queued(&mut self) -> impl Iterator<Item = QueuedNote> {
@@ -119,9 +123,9 @@ impl EventWriter {
     }
 }
 
-async fn deliver(cluster: &Cluster, instance: &str, metrics: &Metrics, notice: QueuedNote) {
-    let event = event(instance, &notice, &time_left(cluster, &notice).await);
-    let sending = cluster.publish(&notice.key.namespace, &event, notice.count);
+async fn deliver(cluster: &Cluster, instance: &str, metrics: &Metrics, note: QueuedNote) {
+    let event = event(instance, &note, &time_left(cluster, &note).await);
+    let sending = cluster.publish(&note.key.namespace, &event, note.count);
     let sent = tokio::time::timeout(TIMEOUT, sending).await;
     metrics.event(if matches!(sent, Ok(Ok(()))) {
         EventEnd::Sent
@@ -129,42 +133,42 @@ async fn deliver(cluster: &Cluster, instance: &str, metrics: &Metrics, notice: Q
         EventEnd::Failed
     });
     if let Ok(Err(error)) = sent {
-        let reason: &str = notice.note.reason.into();
-        debug!(run = %notice.key, reason, %error, "an event was not taken");
+        let reason: &str = note.note.reason.into();
+        debug!(run = %note.key, reason, %error, "an event was not taken");
     }
 }
 
 /// The time that is left of the TaskRun's timeout, as a sentence. Empty if the TaskRun has no timeout or cannot be read. An event that
 /// is repeated keeps its first text.
-async fn time_left(cluster: &Cluster, notice: &QueuedNote) -> String {
-    let Some(name) = notice.task_run.as_deref().filter(|_| notice.count == 1) else {
+async fn time_left(cluster: &Cluster, note: &QueuedNote) -> String {
+    let Some(name) = note.task_run.as_deref().filter(|_| note.count == 1) else {
         return String::new();
     };
-    let read = tokio::time::timeout(TIMEOUT, cluster.task_run(&notice.key.namespace, name)).await;
+    let read = tokio::time::timeout(TIMEOUT, cluster.task_run(&note.key.namespace, name)).await;
     let deadline = read.ok().and_then(Result::ok).flatten();
     let deadline = deadline.and_then(|task_run| task_run.deadline());
     deadline.map_or_else(String::new, |deadline| {
-        placement::notes::time_left(name, deadline, notice.at)
+        placement::notes::time_left(name, deadline, note.at)
     })
 }
 
-fn event(instance: &str, notice: &QueuedNote, time_left: &str) -> Event {
-    let reason = notice.note.reason;
+fn event(instance: &str, note: &QueuedNote, time_left: &str) -> Event {
+    let reason = note.note.reason;
     let Manner { kind, action, .. } = reason.manner();
-    let text = shortened(&notice.note.text, MAX_NOTE_LENGTH.saturating_sub(time_left.len()));
+    let text = shortened(&note.note.text, MAX_NOTE_LENGTH.saturating_sub(time_left.len()));
     Event {
         metadata: ObjectMeta {
-            name: Some(name(notice)),
-            namespace: Some(notice.key.namespace.clone()),
+            name: Some(name(note)),
+            namespace: Some(note.key.namespace.clone()),
             ..ObjectMeta::default()
         },
-        event_time: Some(MicroTime(notice.at)),
+        event_time: Some(MicroTime(note.at)),
         reporting_controller: Some(format!("{}controller", keys::OWN_PREFIX)),
         reporting_instance: Some(instance.to_owned()),
         action: Some(action.to_owned()),
         reason: Some(reason.to_string()),
         note: Some(format!("{text}{time_left}")),
-        regarding: Some(reference(&notice.key)),
+        regarding: Some(reference(&note.key)),
         type_: Some(kind.to_owned()),
         ..Event::default()
     }
@@ -182,10 +186,10 @@ fn reference(key: &RunKey) -> ObjectReference {
 }
 
 /// The name does not depend on the time left, so that a repeated note is the same event.
-fn name(notice: &QueuedNote) -> String {
-    let note = &notice.note;
-    let texts = [notice.key.uid.as_str(), note.reason.into(), note.text.as_str()];
-    format!("{}.{}", notice.key.name, digest(&texts, 8))
+fn name(note: &QueuedNote) -> String {
+    let (key, note) = (&note.key, &note.note);
+    let texts = [key.uid.as_str(), note.reason.into(), note.text.as_str()];
+    format!("{}.{}", key.name, digest(&texts, 8))
 }
 
 #[cfg(test)]
@@ -196,7 +200,7 @@ mod tests {
     use prometheus_client::registry::Registry;
     use serde_json::json;
 
-    fn notice(text: &str, count: i32) -> QueuedNote {
+    fn note(text: &str, count: i32) -> QueuedNote {
         let note = Note {
             reason: Reason::WaitingForNode,
             text: text.to_owned(),
@@ -210,14 +214,14 @@ mod tests {
         }
     }
 
-    async fn event_writer(server: &mut Server, notices: Vec<QueuedNote>) {
-        let (event_queue, event_writer) = post(
+    async fn event_writer(server: &mut Server, notes: Vec<QueuedNote>) {
+        let (event_queue, event_writer) = event_queue(
             cluster(server),
             "pod-1".to_owned(),
             Metrics::register(&mut Registry::default()),
         );
-        for notice in notices {
-            event_queue.put(notice);
+        for note in notes {
+            event_queue.put(note);
         }
         drop(event_queue);
         event_writer.run().await;
@@ -227,7 +231,7 @@ mod tests {
     async fn a_report_becomes_an_event_on_the_run() {
         let mut server = Server::start();
         server.answer(201, json!({"metadata": {}}));
-        event_writer(&mut server, vec![notice("0/3 nodes", 1)]).await;
+        event_writer(&mut server, vec![note("0/3 nodes", 1)]).await;
         let call = server.calls().remove(0);
         assert_eq!(call.line, "POST /apis/events.k8s.io/v1/namespaces/ns/events?");
         let run = json!({
@@ -244,7 +248,7 @@ mod tests {
         let mut server = Server::start();
         server.refuse(409, "AlreadyExists", "events \"x\" already exists");
         server.answer(200, json!({"metadata": {}}));
-        event_writer(&mut server, vec![notice("0/3 nodes", 3)]).await;
+        event_writer(&mut server, vec![note("0/3 nodes", 3)]).await;
         let call = server.calls().remove(1);
         assert!(
             call.line
@@ -259,7 +263,7 @@ mod tests {
     async fn the_event_about_a_waiting_pod_has_the_time_left_of_its_taskrun() {
         let waits = |count| QueuedNote {
             task_run: Some("build-test".to_owned()),
-            ..notice(&"x".repeat(2000), count)
+            ..note(&"x".repeat(2000), count)
         };
         let mut server = Server::start();
         let task_run = json!({
@@ -296,7 +300,7 @@ mod tests {
         server.answer(201, json!({"metadata": {}}));
         let waits = QueuedNote {
             task_run: Some("build-test".to_owned()),
-            ..notice("waits", 1)
+            ..note("waits", 1)
         };
         event_writer(&mut server, vec![waits]).await;
         assert_eq!(server.calls()[1].body["note"], "waits");
@@ -304,13 +308,13 @@ mod tests {
 
     #[test]
     fn different_words_are_different_events_and_the_same_words_are_one() {
-        assert_eq!(name(&notice("a", 1)), name(&notice("a", 2)));
-        assert_ne!(name(&notice("a", 1)), name(&notice("b", 1)));
+        assert_eq!(name(&note("a", 1)), name(&note("a", 2)));
+        assert_ne!(name(&note("a", 1)), name(&note("b", 1)));
     }
 
     #[test]
     fn a_note_is_not_longer_than_the_api_server_accepts() {
-        let note = event("pod-1", &notice(&"ä".repeat(2000), 1), "").note.unwrap();
+        let note = event("pod-1", &note(&"ä".repeat(2000), 1), "").note.unwrap();
         assert!(
             note.len() <= MAX_NOTE_LENGTH && note.ends_with('…'),
             "{}",
@@ -319,12 +323,12 @@ mod tests {
     }
 
     #[test]
-    fn a_full_outbox_drops_and_never_waits() {
+    fn a_full_queue_drops_and_never_waits() {
         let mut registry = Registry::default();
         let metrics = Metrics::register(&mut registry);
         let (queue, _unread) = mpsc::channel(1);
         let event_queue = EventQueue { queue, metrics };
-        (0..3).for_each(|_| event_queue.put(notice("x", 1)));
+        (0..3).for_each(|_| event_queue.put(note("x", 1)));
         let text = exposition(&registry);
         assert!(text.contains("events_total{outcome=\"dropped\"} 2"), "{text}");
     }

@@ -161,7 +161,7 @@ pub(crate) fn placeholder_set(run: &Run) -> Value {
     member(run, run.key.placeholder().as_str(), "s1", &json!({"replicas": 1}))
 }
 
-/// The placeholder's pod on its node, likewise.
+/// The placeholder's pod on its node, as the API server sends it.
 pub(crate) fn bound_pod(run: &Run) -> Value {
     member(
         run,
@@ -249,7 +249,7 @@ impl Caches {
         caches
     }
 
-    /// A task's pod, as the API server sends it; returns whom that wakes.
+    /// Adds a task's pod, as the API server sends it. Returns the changed pods.
     pub(crate) fn add_task(&mut self, pod: Value) -> Vec<ObjectKey> {
         let event = Event::Apply(serde_json::from_value(pod).unwrap());
         let changed = self.writers.waiting.take(event, waiting_pods::pod);
@@ -323,7 +323,7 @@ impl Caches {
             .is_empty()
     }
 
-    /// A node, likewise.
+    /// Adds a node, as the API server sends it. Returns the names of the changed nodes.
     pub(crate) fn add_node(&mut self, node: Value) -> Vec<String> {
         let event = Event::Apply(serde_json::from_value(node).unwrap());
         let changed = self.writers.nodes.take(event, nodes::node);
@@ -343,7 +343,7 @@ impl Caches {
         self.writers.kept_nodes.take(event, kept_nodes::pod);
     }
 
-    /// The run's placeholder with other fields.
+    /// Adds the run's placeholder with these changes.
     pub(crate) fn add_set_of(&mut self, run: &Run, uid: &str, changes: &Value) {
         let mut set: Value = member(run, run.key.placeholder().as_str(), uid, &json!({}));
         json_patch::merge(&mut set, changes);
@@ -351,7 +351,7 @@ impl Caches {
         self.writers.sets.take(event, placeholders::set);
     }
 
-    /// Its pod, likewise.
+    /// Adds the placeholder's pod with these changes.
     pub(crate) fn add_pod_of(&mut self, run: &Run, uid: &str, changes: &Value) {
         let mut pod: Value = member(run, &run.key.placeholder().pod(), uid, &json!({}));
         json_patch::merge(&mut pod, changes);
@@ -439,7 +439,7 @@ pub(crate) fn reconciler(caches: &Caches, server: &Server) -> (Reconciler, Event
     let mut registry = Registry::default();
     let metrics = Metrics::register(&mut registry);
     let cluster = cluster(server);
-    let (event_queue, event_writer) = events::post(cluster.clone(), "pod-1".into(), metrics.clone());
+    let (event_queue, event_writer) = events::event_queue(cluster.clone(), "pod-1".into(), metrics.clone());
     let reconciler = Reconciler {
         stores: caches.stores.clone(),
         config: caches.config.clone(),

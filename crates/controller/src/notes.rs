@@ -27,28 +27,53 @@ pub(crate) fn notes(observed: &Observation, plan: &Plan, result: &Result<Effect,
 
 /// The note about a failed step, if the user should know of the failure.
 fn of_rejection(error: &StepError) -> Option<Note> {
-    match error.operation {
-        Operation::Release => Some(release_refused(error)),
+    let cause = error.cause();
+    let (reason, what, advice) = match error.operation {
+        Operation::Release => (
+            Reason::ReleaseRefused,
+            "The run could not be released",
+            release_advice(cause),
+        ),
         // The release of the run reports the message.
-        Operation::Placeholder if error.invalid_template().is_some() => None,
-        Operation::Placeholder | Operation::Claims | Operation::Labels | Operation::Places => {
-            Some(placeholder_refused(error))
+        Operation::Placeholder if error.invalid_template().is_some() => return None,
+        Operation::Placeholder | Operation::Claims | Operation::Labels | Operation::Places => (
+            Reason::PlaceholderRefused,
+            "The placeholder could not be created",
+            placeholder_advice(cause),
+        ),
+        Operation::Enrol | Operation::DateHold | Operation::RecordNode => {
+            (Reason::EnrolRefused, "The run could not be labelled", "")
         }
-        Operation::Enrol | Operation::DateHold | Operation::RecordNode => Some(enrol_refused(error)),
-        Operation::CleanUp => Some(clean_up_refused(error)),
+        Operation::CleanUp => (
+            Reason::CleanUpRefused,
+            "The placeholder of this run could not be removed",
+            "",
+        ),
         Operation::Change
         | Operation::Shrink
         | Operation::Wake
         | Operation::Retry
-        | Operation::Assistants => Some(move_refused(error)),
+        | Operation::Assistants => (
+            Reason::MoveRefused,
+            "The placeholder could not be moved or resized",
+            move_advice(cause),
+        ),
         Operation::Sync | Operation::Count | Operation::Need | Operation::RecordUse | Operation::KeepNode => {
-            None
+            return None;
         }
-    }
+    };
+    let space = if advice.is_empty() { "" } else { " " };
+    let remedy = match (reason, cause) {
+        (Reason::PlaceholderRefused, ErrorCause::Denied) => POLICY_REMEDY,
+        _ => "",
+    };
+    let fault = &error.fault;
+    let text = format!("{what}; the controller retries: {fault}.{space}{advice}{remedy}");
+    Some(note(reason, text))
 }
 
-fn release_refused(error: &StepError) -> Note {
-    let advice = match error.cause() {
+fn release_advice(cause: ErrorCause) -> &'static str {
+    match cause {
         ErrorCause::Denied => {
             "Usual cause: Tekton's configuration or version changed while this run was held, so that Tekton now takes \
              the release for a change of the spec. If this error persists, create the run again."
@@ -58,23 +83,11 @@ fn release_refused(error: &StepError) -> Note {
         }
         ErrorCause::Forbidden => INCOMPLETE,
         _ => PATIENCE,
-    };
-    note(
-        Reason::ReleaseRefused,
-        format!(
-            "The run could not be released; the controller retries: {}. {advice}",
-            error.fault
-        ),
-    )
+    }
 }
 
-fn placeholder_refused(error: &StepError) -> Note {
-    let required = if error.cause() == ErrorCause::Denied {
-        POLICY_REMEDY
-    } else {
-        ""
-    };
-    let advice = match error.cause() {
+fn placeholder_advice(cause: ErrorCause) -> &'static str {
+    match cause {
         ErrorCause::Quota => "Raise the ResourceQuota of this namespace or remove what uses it up.",
         ErrorCause::Denied => {
             "An admission policy of this cluster rejects the placeholder; exempt the placeholder or change the policy."
@@ -84,50 +97,17 @@ fn placeholder_refused(error: &StepError) -> Note {
         }
         ErrorCause::Forbidden => INCOMPLETE,
         _ => PATIENCE,
-    };
-    note(
-        Reason::PlaceholderRefused,
-        format!(
-            "The placeholder could not be created; the controller retries: {}. {advice}{required}",
-            error.fault
-        ),
-    )
+    }
 }
 
-fn enrol_refused(error: &StepError) -> Note {
-    note(
-        Reason::EnrolRefused,
-        format!(
-            "The run could not be labelled; the controller retries: {}.",
-            error.fault
-        ),
-    )
-}
-
-fn clean_up_refused(error: &StepError) -> Note {
-    note(
-        Reason::CleanUpRefused,
-        format!(
-            "The placeholder of this run could not be removed; the controller retries: {}.",
-            error.fault
-        ),
-    )
-}
-
-fn move_refused(error: &StepError) -> Note {
-    let advice = match error.cause() {
-        ErrorCause::Forbidden => format!(" {INCOMPLETE}"),
+fn move_advice(cause: ErrorCause) -> &'static str {
+    match cause {
+        ErrorCause::Forbidden => INCOMPLETE,
         ErrorCause::Denied => {
-            " An admission policy of this cluster rejects changes of the placeholder; exempt the placeholder or change the policy."
-                .to_owned()
+            "An admission policy of this cluster rejects changes of the placeholder; exempt the placeholder or change the policy."
         }
-        _ => String::new(),
-    };
-    let text = format!(
-        "The placeholder could not be moved or resized; the controller retries: {}.{advice}",
-        error.fault
-    );
-    note(Reason::MoveRefused, text)
+        _ => "",
+    }
 }
 
 #[cfg(test)]

@@ -217,7 +217,7 @@ impl Stores {
             .collect()
     }
 
-    /// All labelled runs, done or not.
+    /// The runs with the opt-in label in the store, which drops the labels of runs that are done.
     pub(crate) fn labelled_runs(&self) -> Vec<ObjectRef<PipelineRun>> {
         let labelled = self.runs.state_filter(is_labelled);
         labelled.iter().map(|run| ObjectRef::from_obj(&**run)).collect()

@@ -85,7 +85,6 @@ static STATUS: Fields = Fields::Object(&[
             Fields::Object(&[("terminated", Fields::Object(&[("finishedAt", Fields::Scalar)]))]),
         )])),
     ),
-    ("resize", Fields::Scalar),
 ]);
 
 fn spec<'de, D: Deserializer<'de>>(from: D) -> Result<Spec, D::Error> {
@@ -150,8 +149,6 @@ pub(crate) struct Status {
     start_time: Option<Time>,
     conditions: Vec<Condition>,
     container_statuses: Vec<ContainerStatus>,
-    /// The state of a resize in Kubernetes 1.32 and older. Newer versions report the state in the condition `PodResizePending`.
-    resize: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -252,8 +249,7 @@ impl PodView {
     /// Whether the kubelet will never perform the requested resize.
     pub(crate) fn cannot_be_resized(&self) -> bool {
         let pending = self.condition("PodResizePending");
-        let reason = pending.and_then(|condition| condition.reason.as_deref());
-        [reason, self.status.resize.as_deref()].contains(&Some(INFEASIBLE))
+        pending.and_then(|condition| condition.reason.as_deref()) == Some(INFEASIBLE)
     }
 
     /// Since when the pod has been bound to its node.

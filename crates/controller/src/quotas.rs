@@ -128,8 +128,7 @@ impl Cluster {
         let quotas = self.quotas(namespace).await?;
         let places = Places {
             run: &observed.run,
-            keeps_node: !observed.is_opted_out()
-                && observed.pod.as_ref().is_some_and(|pod| pod.node.is_some()),
+            keeps_placeholder: observed.keeps_placeholder(),
             others,
             there: &there,
             now,

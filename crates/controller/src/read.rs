@@ -253,7 +253,7 @@ fn ended(pod: &PodView) -> Option<Timestamp> {
     pod.ends().flatten().max().filter(|_| pod.has_ended())
 }
 
-/// The run with this name, if there is one.
+/// The objects with this name: one at most in a namespace.
 pub(crate) async fn all_named<K>(operation: Operation, runs: &Api<K>, name: &str) -> Result<Vec<K>, StepError>
 where
     K: Clone + DeserializeOwned + Debug,

@@ -38,12 +38,8 @@ pub(crate) struct Reconciler {
 /// How soon a run looks for its turn again, while another run of the namespace counts the quotas.
 const BUSY: Duration = Duration::from_millis(100);
 
-/// The turn to count the quotas of a namespace, held until the placeholder is created or the run is released.
-enum QuotaTurn {
-    NotNeeded,
-    Taken(OwnedMutexGuard<()>),
-    Busy,
-}
+/// The turn of the run to count the quotas of its namespace, held until the placeholder is created or the run is released.
+type QuotaTurn = Option<OwnedMutexGuard<()>>;
 
 impl Reconciler {
     /// Takes the next step of a run. Returns the plan, with the time of the next reconciliation if no object changes before.
@@ -63,19 +59,19 @@ impl Reconciler {
         let mut observed = self.observe(run).await?;
         let mut inputs = Inputs::default();
         let mut next = plan(&observed, &inputs);
-        let mut lock = None;
+        let mut turn = None;
         while let Some(read) = self.missing(&observed, &next) {
-            match self.read(read, &mut observed, &mut inputs).await {
-                Ok(QuotaTurn::NotNeeded) => {}
-                Ok(QuotaTurn::Taken(taken)) => lock = Some(taken),
-                Ok(QuotaTurn::Busy) => return self.report(&observed, next, Ok(Effect::Paused(BUSY))),
-                Err(error) => return self.report(&observed, next, Err(error)),
+            if let Err(error) = self.read(read, &mut observed, &mut inputs, &mut turn).await {
+                return self.report(&observed, next, Err(error));
+            }
+            if !inputs.has(read) {
+                return self.report(&observed, next, Ok(Effect::Paused(BUSY)));
             }
             next = plan(&observed, &inputs);
         }
         let result = self.write(&observed, &next).await;
         let reported = self.report(&observed, next, result);
-        drop(lock);
+        drop(turn);
         reported
     }
 
@@ -99,48 +95,43 @@ impl Reconciler {
         }
     }
 
-    /// Reads a group of inputs. Reading the tasks also updates the nodes and the waiting pods of the observation.
+    /// Reads a group of inputs, unless another run of the namespace has the turn to count the quotas. Reading the tasks also updates the
+    /// nodes and the waiting pods of the observation.
     async fn read(
         &self,
         read: Read,
         observed: &mut Observation,
         inputs: &mut Inputs,
-    ) -> Result<QuotaTurn, StepError> {
-        let mut turn = QuotaTurn::NotNeeded;
+        turn: &mut QuotaTurn,
+    ) -> Result<(), StepError> {
         match read {
-            Read::Creation => {
-                let creation;
-                (creation, turn) = self.creation(observed).await?;
-                if let Some(creation) = creation {
-                    inputs.creation = creation.into();
-                }
-            }
+            Read::Creation => inputs.creation = self.creation(observed, turn).await?,
             Read::Quota => {
-                let quota;
                 self.makes_room(observed);
-                (quota, turn) = self.quota(observed).await?;
-                if let Some(quota) = quota {
-                    inputs.quota = quota.into();
-                }
+                inputs.quota = self.quota(observed, turn).await?;
             }
-            Read::Tasks => inputs.tasks = self.tasks(observed).await?.into(),
-            Read::Assistants => inputs.assistants = self.cluster.assistants(observed).await?.into(),
-            Read::RejectedTasks => inputs.rejected_tasks = self.rejected_tasks(observed).await?.into(),
-            Read::Usage => inputs.usage = self.cluster.stints(observed).await.into(),
+            Read::Tasks => inputs.tasks = Some(self.tasks(observed).await?),
+            Read::Assistants => inputs.assistants = Some(self.cluster.assistants(observed).await?),
+            Read::RejectedTasks => inputs.rejected_tasks = Some(self.rejected_tasks(observed).await?),
+            Read::Usage => inputs.usage = Some(self.cluster.stints(observed).await),
         }
-        if !matches!(turn, QuotaTurn::Busy) {
+        if inputs.has(read) {
             let uid = &observed.run.key.uid;
             self.memory
                 .with(uid, |entry| entry.backoff.read(read, observed.now));
         }
-        Ok(turn)
+        Ok(())
     }
 
-    /// Reads the quotas last, because other runs can use the room in the quotas meanwhile.
-    async fn creation(&self, observed: &Observation) -> Result<(Option<Creation>, QuotaTurn), StepError> {
+    /// Reads the quotas last, because other runs can use the room in the quotas meanwhile. `None` if another run has the turn.
+    async fn creation(
+        &self,
+        observed: &Observation,
+        turn: &mut QuotaTurn,
+    ) -> Result<Option<Creation>, StepError> {
         let (run, config) = (&observed.run, &observed.config);
         if self.may_use_places(observed) && self.memory.turns.is_busy(run) {
-            return Ok((None, QuotaTurn::Busy));
+            return Ok(None);
         }
         let claims = self.cluster.existing_claims(run).await?;
         let volumes = constraints(run, &claims, &self.stores.nodes.read());
@@ -150,17 +141,16 @@ impl Reconciler {
             self.cluster.copied_labels(observed).await?
         };
         let (need, images) = self.need_and_images(run, config).await;
-        let (quota, turn) = self.quota(observed).await?;
+        let quota = self.quota(observed, turn).await?;
         let warm_nodes = warm::is_preferred(run, config).then(|| self.stores.warm_nodes(run));
-        let creation = quota.map(|quota| Creation {
+        Ok(quota.map(|quota| Creation {
             volumes,
             labels,
             need,
             warm_nodes,
             images,
             quota,
-        });
-        Ok((creation, turn))
+        }))
     }
 
     /// What the run is expected to request, for an automatic reserve, and the images that its node pulls ahead. After a failed write,
@@ -185,16 +175,17 @@ impl Reconciler {
     }
 
     /// If a quota of the namespace counts StatefulSets, and Tekton creates StatefulSets for this run or for other runs, the controller
-    /// counts the StatefulSets and creates a placeholder for one run of the namespace at a time.
-    async fn quota(&self, observed: &Observation) -> Result<(Option<Quota>, QuotaTurn), StepError> {
+    /// counts the StatefulSets and creates a placeholder for one run of the namespace at a time. `None` if another run has the turn.
+    async fn quota(&self, observed: &Observation, turn: &mut QuotaTurn) -> Result<Option<Quota>, StepError> {
         let run = &observed.run;
         if !self.may_use_places(observed) || !self.are_places_counted(observed).await? {
-            return Ok((Some(Quota::default()), QuotaTurn::NotNeeded));
+            return Ok(Some(Quota::default()));
         }
-        let Some(lock) = self.memory.turns.quota(run) else {
-            return Ok((None, QuotaTurn::Busy));
+        let Some(taken) = self.memory.turns.quota(run) else {
+            return Ok(None);
         };
-        // Observed after the lock is taken, because other runs may create StatefulSets before.
+        *turn = Some(taken);
+        // Observed after the turn is taken, because other runs may create StatefulSets before.
         let mut others = self.stores.with_part_in_quotas(&run.key);
         for other in &mut others {
             if self.memory.peek(&other.key.uid, |entry| Some(entry.released)) == Some(true) {
@@ -202,7 +193,7 @@ impl Reconciler {
             }
         }
         let quota = self.cluster.quota(observed, &others, (self.clock)()).await?;
-        Ok((Some(quota), QuotaTurn::Taken(lock)))
+        Ok(Some(quota))
     }
 
     /// Remembers since when the plan looks for room in a quota for a run whose hold is over, or that opted out.

@@ -26,7 +26,6 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// `outbox` takes the events.
     pub(crate) fn new(event_queue: EventQueue, metrics: Metrics) -> Self {
         Self { event_queue, metrics }
     }

@@ -117,7 +117,7 @@ fn reconciler(context: &Context, stores: &Stores) -> (Arc<Reconciler>, EventWrit
     ));
     let metrics = &context.metrics;
     let (event_queue, event_writer) =
-        events::post(cluster.clone(), context.instance.clone(), metrics.clone());
+        events::event_queue(cluster.clone(), context.instance.clone(), metrics.clone());
     let (turns, triggers) = turns::turns();
     let memory = Memory::new(turns);
     let reconciler = Reconciler {

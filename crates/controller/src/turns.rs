@@ -44,7 +44,7 @@ struct Namespace {
 }
 
 impl Namespace {
-    /// Whether no run waits, and no run has the turn to count a quota: its guard shares the lock.
+    /// Whether no run waits, and no run has the turn to count a quota. The guard of a turn is a second reference to the lock.
     fn is_idle(&self) -> bool {
         self.attempts.is_empty() && Arc::strong_count(&self.quota) == 1
     }

@@ -55,44 +55,25 @@ type Trigger = ObjectRef<PipelineRun>;
 
 /// Empty caches and their writers.
 pub(crate) fn stores() -> (Stores, Writers) {
-    let (runs, run_writer) = reflector::store();
-    let (sets, set_writer) = index();
-    let (pods, pod_writer) = index();
-    let (nodes, node_writer) = index();
-    let (waiting, waiting_writer) = index();
-    let (quotas, quota_writer) = index();
-    let (tekton_flags, flag_writer) = index();
-    let (failed_creates, failed_create_writer) = index();
-    let (autoscalers, autoscaler_writer) = index();
-    let (rejected_tasks, rejected_task_writer) = index();
-    let (kept_nodes, kept_node_writer) = index();
-    let writers = Writers {
-        runs: run_writer,
-        sets: set_writer,
-        pods: pod_writer,
-        nodes: node_writer,
-        waiting: waiting_writer,
-        quotas: quota_writer,
-        tekton_flags: flag_writer,
-        failed_creates: failed_create_writer,
-        autoscalers: autoscaler_writer,
-        rejected_tasks: rejected_task_writer,
-        kept_nodes: kept_node_writer,
-    };
-    let stores = Stores {
-        runs,
-        sets,
-        pods,
-        nodes,
-        waiting,
-        quotas,
-        tekton_flags,
-        failed_creates,
-        autoscalers,
-        rejected_tasks,
-        kept_nodes,
-    };
-    (stores, writers)
+    macro_rules! split {
+        ($($cache:ident: $new:expr),* $(,)?) => {{
+            $(let $cache = $new;)*
+            (Stores { $($cache: $cache.0),* }, Writers { $($cache: $cache.1),* })
+        }};
+    }
+    split! {
+        runs: reflector::store(),
+        sets: index(),
+        pods: index(),
+        nodes: index(),
+        waiting: index(),
+        quotas: index(),
+        tekton_flags: index(),
+        failed_creates: index(),
+        autoscalers: index(),
+        rejected_tasks: index(),
+        kept_nodes: index(),
+    }
 }
 
 /// Which runs may have been deleted.

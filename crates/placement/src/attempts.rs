@@ -2,7 +2,8 @@
 //!
 //! After a `ResourceQuota` rejected a placeholder, further attempts in the namespace fail as well until room comes. Each attempt
 //! costs requests of the StatefulSet controller, whose client has few requests per second for the whole cluster. So only the two
-//! oldest runs of the namespace try then; the other runs wait. A run that the end of another placeholder would not help comes last.
+//! oldest runs of the namespace try then; the other runs wait. Runs whose placeholder would be rejected even after another placeholder
+//! ends come last.
 
 use crate::caps::OverCap;
 use jiff::Timestamp;

@@ -9,7 +9,6 @@
 
 use crate::config::{Config, is_on};
 use crate::run::Run;
-use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ImageVolumeSource, Volume};
 
 /// The oldest minor version of Kubernetes whose kubelets and API servers all have image volumes. Older versions have a feature gate.
@@ -52,17 +51,6 @@ impl Images {
         self.0.iter().map(String::as_str)
     }
 
-    /// Adds the image volumes to a placeholder.
-    pub fn add_to(&self, placeholder: &mut StatefulSet) {
-        let pod = placeholder
-            .spec
-            .as_mut()
-            .and_then(|spec| spec.template.spec.as_mut());
-        if let Some(pod) = pod.filter(|_| !self.is_empty()) {
-            pod.volumes.get_or_insert_default().extend(self.volumes());
-        }
-    }
-
     /// An image volume for each image.
     pub(crate) fn volumes(&self) -> impl Iterator<Item = Volume> {
         self.iter().enumerate().map(|(index, image)| Volume {
@@ -76,7 +64,6 @@ impl Images {
     }
 }
 
-/// The images of the image volumes of a placeholder.
 impl FromIterator<String> for Images {
     fn from_iter<I: IntoIterator<Item = String>>(references: I) -> Self {
         Self(references.into_iter().collect())

@@ -56,7 +56,7 @@ pub struct KeptNode {
     pub created: Option<Timestamp>,
     /// Namespace and name of the run that has ended.
     pub after: String,
-    /// UID of this run; `None` on the pod of an older release.
+    /// UID of this run; `None` without the annotation.
     pub run: Option<String>,
     /// The phase is Succeeded or Failed.
     pub ended: bool,

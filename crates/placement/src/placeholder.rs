@@ -27,13 +27,15 @@ pub mod spec;
 
 type Strings = BTreeMap<String, String>;
 
-/// The run's placeholder, ready for server-side apply. `copied` are the labels of the run that the configuration names.
+/// The run's placeholder, ready for server-side apply. `copied` are the labels of the run that the configuration names, and `images` the
+/// images that its node pulls ahead.
 ///
 /// Fields with a default of the API server are left out, so that the apply owns only the fields that the design needs.
 pub fn stateful_set(
     run: &Run,
     enrolment: Enrolment,
     copied: &Strings,
+    images: &Images,
     config: &Config,
     image: &str,
 ) -> StatefulSet {
@@ -58,7 +60,7 @@ pub fn stateful_set(
             },
             template: PodTemplateSpec {
                 metadata: Some(pod_metadata(labels, &size, config)),
-                spec: Some(pod_spec(run, enrolment, &size, config, image)),
+                spec: Some(pod_spec(run, enrolment, &size, images, config, image)),
             },
             ..StatefulSetSpec::default()
         }),
@@ -102,7 +104,7 @@ fn labels(run: &Run, enrolment: Enrolment, copied: &Strings, config: &Config) ->
 
 /// Garbage collection deletes the placeholder after the run. `blockOwnerDeletion` is left out, because it needs a right
 /// on finalizers.
-fn owner(key: &RunKey) -> OwnerReference {
+pub(crate) fn owner(key: &RunKey) -> OwnerReference {
     OwnerReference {
         api_version: "tekton.dev/v1".to_owned(),
         kind: "PipelineRun".to_owned(),
@@ -131,11 +133,18 @@ fn pod_metadata(labels: Strings, size: &size::Size, config: &Config) -> ObjectMe
     }
 }
 
-fn pod_spec(run: &Run, enrolment: Enrolment, size: &size::Size, config: &Config, image: &str) -> PodSpec {
+fn pod_spec(
+    run: &Run,
+    enrolment: Enrolment,
+    size: &size::Size,
+    images: &Images,
+    config: &Config,
+    image: &str,
+) -> PodSpec {
     let template = &run.template;
     PodSpec {
         affinity: Some(affinity::build(run, enrolment)),
-        volumes: non_empty(volumes(&run.claims, &Images::default())),
+        volumes: non_empty(volumes(&run.claims, images)),
         node_selector: Some(node_selector(template, config)).filter(|selector| !selector.is_empty()),
         tolerations: non_empty(tolerations_with(run, &config.placeholder_tolerations)),
         scheduler_name: template.scheduler_name.clone(),

@@ -100,9 +100,7 @@ mod waiting;
 
 pub use self::action::{Action, Event, MoveCause, New, PodChange, ReleaseCause, Requeue, Target};
 pub use self::decision::{Decision, IgnoreReason, Step, Wait};
-pub use self::inputs::{
-    AssistantPod, Creation, Group, Inputs, Progress, Read, TaskCount, Tasks, VolumeConstraints,
-};
+pub use self::inputs::{AssistantPod, Creation, Inputs, Progress, Read, TaskCount, Tasks, VolumeConstraints};
 pub use self::observation::{
     ClusterFacts, Messages, Observation, Placeholder, PlaceholderPod, Repeated, RepeatedSteps, Resize, Shape,
     Unschedulable, WaitingPod,
@@ -166,8 +164,14 @@ fn on_held_elsewhere(observed: &Observation, enrolment: Enrolment) -> Decision {
             IgnoreReason::HeldElsewhere,
         )
     } else {
-        running::enrol(observed, enrolment)
+        enrol(observed, enrolment, Event::Enrolled)
     }
+}
+
+/// Enrols a run. An event reports this for a run that pod-affinity does not hold.
+fn enrol(observed: &Observation, enrolment: Enrolment, event: impl Into<Option<Event>>) -> Decision {
+    let run = change_run(observed, |run| run.group = Some(enrolment.into()));
+    Decision::act("enrol", event, [run])
 }
 
 /// The run with some of its fields changed.

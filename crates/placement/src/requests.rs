@@ -6,8 +6,8 @@ use crate::kept_node::NewKeptNode;
 use crate::keys;
 use crate::names::RunKey;
 use crate::placeholder::size::{is_automatic, usual};
-use crate::placeholder::{spec, stateful_set};
-use crate::plan::{Action, Creation, New, Observation, PodChange, Requeue, RequeueMark, Target};
+use crate::placeholder::{self, spec, stateful_set};
+use crate::plan::{Action, Creation, New, Observation, PodChange, Requeue, Target};
 use crate::raw::{add, test};
 use crate::run::Run;
 use crate::strategy::Enrolment;
@@ -170,12 +170,12 @@ fn create(observed: &Observation, enrolment: Enrolment, creation: &Creation, ima
     if let Some(nodes) = &creation.warm_nodes {
         nodes.prefer_in(&mut run.template);
     }
-    let mut placeholder = stateful_set(&run, enrolment, &creation.labels, &observed.config, image);
+    let (labels, images) = (&creation.labels, &creation.images);
+    let mut placeholder = stateful_set(&run, enrolment, labels, images, &observed.config, image);
     if let Some(nodes) = &creation.warm_nodes {
         let annotations = placeholder.metadata.annotations.get_or_insert_default();
         annotations.insert(keys::WARM_NODES.to_owned(), nodes.to_string());
     }
-    creation.images.add_to(&mut placeholder);
     request(
         Operation::Placeholder,
         Object::StatefulSet,
@@ -247,12 +247,12 @@ fn requeue(observed: &Observation, objects: &Requeue) -> Vec<Request> {
     match objects {
         Requeue::Placeholder => requeue_placeholder(observed).into_iter().collect(),
         Requeue::Pods { names, mark } => {
-            let verb = Verb::Json(pod_requeue_patch(&observed.run, *mark));
+            let verb = Verb::Json(requeue_patch(&observed.run, keys::WOKEN, &mark.to_string()));
             let wake = |name: &String| request(Operation::Wake, Object::OtherPod(name.clone()), verb.clone());
             names.iter().map(wake).collect()
         }
         Requeue::TaskRuns { names, rejection } => {
-            let verb = Verb::Json(task_run_requeue_patch(&observed.run, rejection));
+            let verb = Verb::Json(requeue_patch(&observed.run, keys::RETRIED, rejection));
             let retry =
                 |name: &String| request(Operation::Retry, Object::TaskRun(name.clone()), verb.clone());
             names.iter().map(retry).collect()
@@ -276,37 +276,21 @@ pub(crate) fn resize_patch(pod: &str, config: &Config) -> Value {
     json!({"metadata": {"uid": pod}, "spec": {"containers": [container]}})
 }
 
-/// A label on a task's pod of this run. The change makes the scheduler retry the pod.
-fn pod_requeue_patch(run: &Run, mark: RequeueMark) -> Patch {
-    let label = |key| ["metadata", "labels", key];
+/// A label on a pod or TaskRun of this run. The change makes the scheduler retry the pod, or Tekton the TaskRun.
+fn requeue_patch(run: &Run, label: &str, value: &str) -> Patch {
+    let path = |key| ["metadata", "labels", key];
     Patch(vec![
-        test(&label(keys::GROUP), run.key.uid.as_str()),
-        add(&label(keys::WOKEN), mark.to_string()),
-    ])
-}
-
-/// A label on a TaskRun of this run. The change makes Tekton retry the TaskRun.
-fn task_run_requeue_patch(run: &Run, rejection: &str) -> Patch {
-    let label = |key| ["metadata", "labels", key];
-    Patch(vec![
-        test(&label(keys::GROUP), run.key.uid.as_str()),
-        add(&label(keys::RETRIED), rejection),
+        test(&path(keys::GROUP), run.key.uid.as_str()),
+        add(&path(label), value),
     ])
 }
 
 /// Makes the run, instead of the StatefulSet, the owner of the placeholder's pod, and lets autoscalers remove the node.
 /// One strategic merge patch merges the owners by UID, so the pod always has an owner and is always garbage-collected.
-/// Deleting the StatefulSet with `orphan` left the pod behind if the run was deleted at the same time.
+/// Deleting the StatefulSet with `orphan` left the pod behind if the run was deleted at the same time. Without a controller
+/// owner, `kubectl drain` would refuse to evict the pod.
 pub(crate) fn adoption_patch(run: &RunKey, pod: &str, statefulset: Option<&str>) -> Value {
-    let owner = json!({
-        "apiVersion": "tekton.dev/v1",
-        "kind": "PipelineRun",
-        "name": run.name,
-        "uid": run.uid,
-        // Without a controller owner, `kubectl drain` would refuse to evict the pod.
-        "controller": true,
-    });
-    let mut owners = vec![owner];
+    let mut owners = vec![json!(placeholder::owner(run))];
     owners.extend(statefulset.map(|uid| json!({"$patch": "delete", "uid": uid})));
     json!({"metadata": {
         "uid": pod,

@@ -1,7 +1,7 @@
 //! Amounts of resources by name: the requests of a pod, the resources of a node.
 
 use crate::quantity::Quantity;
-use k8s_openapi::api::core::v1::{Container, PodSpec, ResourceQuota, ResourceRequirements};
+use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, ResourceQuota, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Text;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -30,6 +30,11 @@ impl Resources {
     pub fn from_texts<'a>(amounts: impl IntoIterator<Item = (&'a String, &'a String)>) -> Self {
         let readable = |(name, amount): (&String, &String)| Some((name.clone(), amount.parse().ok()?));
         Self(amounts.into_iter().filter_map(readable).collect())
+    }
+
+    /// The requests of a pod.
+    pub fn from_pod(pod: &Pod) -> Self {
+        pod.spec.as_ref().map(Self::from_pod_spec).unwrap_or_default()
     }
 
     /// The requests of a pod, as the scheduler counts them: the sum of the containers, or the largest request while the

@@ -67,8 +67,8 @@ const CREATED_WITHIN: SignedDuration = SignedDuration::from_mins(2);
 pub struct Places<'a> {
     /// The run whose placeholder needs a place.
     pub run: &'a Run,
-    /// The placeholder of the run has a node, and the run did not opt out.
-    pub keeps_node: bool,
+    /// [`Observation::keeps_placeholder`](crate::plan::Observation::keeps_placeholder) of the run.
+    pub keeps_placeholder: bool,
     /// The other runs of the namespace that have a part in the quotas ([`Run::has_part_in_quotas`]).
     pub others: &'a [Run],
     /// The StatefulSets that exist.
@@ -154,13 +154,13 @@ impl Places<'_> {
         }
     }
 
-    /// The higher, the later the placeholder gives way. A running run loses its node, and a held run the node that the run would
+    /// Placeholders with lower values are deleted first. A running run loses its node, and a held run the node that the run would
     /// get. The run itself loses nothing if its placeholder has no node.
     fn last_to_give_way(&self, placeholder: &OwnedStatefulSet) -> u8 {
         let is_of = |other: &&Run| other.key.uid == placeholder.run;
         match self.others.iter().find(is_of) {
             _ if placeholder.run == self.run.key.uid => {
-                if self.keeps_node {
+                if self.keeps_placeholder {
                     3
                 } else {
                     1

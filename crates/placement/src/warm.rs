@@ -5,8 +5,9 @@
 
 use crate::config::{Config, is_on};
 use crate::names::is_object_name;
+use crate::placeholder::spec::name_requirement;
 use crate::run::{PodTemplate, Run};
-use k8s_openapi::api::core::v1::{NodeSelectorRequirement, NodeSelectorTerm, PreferredSchedulingTerm};
+use k8s_openapi::api::core::v1::{NodeSelectorTerm, PreferredSchedulingTerm};
 use std::fmt;
 
 /// The weight of the node of the latest run, of the run before, and of the run before that. The highest possible weight is 100.
@@ -70,11 +71,7 @@ impl WarmNodes {
             .map(|(node, weight)| PreferredSchedulingTerm {
                 preference: NodeSelectorTerm {
                     match_expressions: None,
-                    match_fields: Some(vec![NodeSelectorRequirement {
-                        key: "metadata.name".to_owned(),
-                        operator: "In".to_owned(),
-                        values: Some(vec![node.clone()]),
-                    }]),
+                    match_fields: Some(vec![name_requirement(node)]),
                 },
                 weight,
             })

@@ -13,12 +13,6 @@ use tracing_subscriber::{
 /// Default of `RUST_LOG`. The client's log of failed requests is off, because pod-affinity logs each failure with its consequence.
 const FILTER: &str = "info,kube_client::client::builder=off";
 
-/// Variables that set the endpoint of traces in earlier releases.
-const TRACES_ENDPOINT: [&str; 2] = [
-    "OTEL_EXPORTER_OTLP_ENDPOINT",
-    "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
-];
-
 /// The format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, EnumString)]
 #[strum(serialize_all = "snake_case", parse_err_ty = UnknownFormat, parse_err_fn = unknown)]
@@ -58,9 +52,6 @@ pub fn init(format: Format) -> Result<(), Error> {
     tracing_subscriber::registry()
         .with(lines(format).with_filter(filter))
         .try_init()?;
-    if let Some(name) = TRACES_ENDPOINT.iter().find(|name| env::var_os(name).is_some()) {
-        tracing::warn!("traces were removed from pod-affinity: {name} has no effect");
-    }
     Ok(())
 }
 

@@ -9,10 +9,12 @@ use k8s_openapi::api::core::v1::{Pod, PodSpec};
 use kube::ResourceExt;
 use kube::api::ObjectMeta;
 use placement::config::Config;
+use placement::image_pull::Images;
 use placement::resources::Resources;
 use placement::strategy::{Enrolment, Isolation, Strategy};
 use placement::{keys, placeholder};
 use serde_json::json;
+use std::collections::BTreeMap;
 use tokio::join;
 
 const PLACEHOLDER: Check = Check("placeholder");
@@ -57,7 +59,8 @@ fn specified(namespace: &str, config: &Config) -> (Pod, StatefulSet) {
     };
     let image = "pod-affinity.invalid/placeholder";
     let run = run.and_then(|run| run.run());
-    let set = run.map(|run| placeholder::stateful_set(&run, enrolment, &[].into(), config, image));
+    let (labels, images) = (BTreeMap::new(), Images::default());
+    let set = run.map(|run| placeholder::stateful_set(&run, enrolment, &labels, &images, config, image));
     let set = set.unwrap_or_default();
     let template = set.spec.clone().unwrap_or_default().template;
     let metadata = ObjectMeta {

@@ -5,9 +5,9 @@ use crate::fit::Obstacle;
 use crate::view::node as bound_to;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::ResourceExt;
+use placement::automatic_reserve::format_record;
 use placement::keys;
 use placement::node::Cause;
-use placement::reserve;
 use placement::resources::Resources;
 
 pub(super) fn advice(facts: &Facts) -> Vec<String> {
@@ -118,19 +118,11 @@ fn elsewhere(facts: &Facts, pod: &Pod, is_busy: bool) -> Option<String> {
 
 /// A reserve for the next run, if this run has to move for the task.
 fn reserved(facts: &Facts, pod: &Pod) -> Option<String> {
-    let requests = pod
-        .spec
-        .as_ref()
-        .map(Resources::from_pod_spec)
-        .unwrap_or_default();
-    let amounts = requests.iter().map(|(name, amount)| (name, amount.to_string()));
-    let amounts = amounts.filter(|(name, amount)| reserve::check(name, amount).is_ok());
-    let amounts: Vec<_> = amounts.map(|(name, amount)| format!("{name}={amount}")).collect();
+    let amounts = format_record(&Resources::from_pod(pod));
     (!amounts.is_empty() && is_short(facts, pod, |_| true)).then(|| {
         format!(
-            "Have the node chosen for this task from the start: annotate the next run with {}: \"{}\".",
+            "Have the node chosen for this task from the start: annotate the next run with {}: \"{amounts}\".",
             keys::RESERVE,
-            amounts.join(",")
         )
     })
 }

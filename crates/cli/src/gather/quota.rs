@@ -53,7 +53,7 @@ pub(super) async fn quota(server: &Server, facts: &Facts) -> RequestResult<Quota
         .collect();
     let places = Places {
         run,
-        keeps_node: facts.placeholder().node().is_some() && !facts.observation().is_opted_out(),
+        keeps_placeholder: facts.observation().keeps_placeholder(),
         others: &others,
         there: &there,
         now: facts.now,

@@ -6,8 +6,8 @@ use crate::events::RunEvent;
 use crate::list::PlaceholdersByName;
 use crate::state::State;
 use crate::view::{
-    PlaceholderObjects, RunView, created, is_live, is_opted_out, is_placeholder, label, node, phase,
-    scheduled,
+    PlaceholderObjects, RunView, created, ended_at, is_live, is_opted_out, is_placeholder, label, node,
+    phase, scheduled,
 };
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
@@ -158,7 +158,7 @@ impl TaskEvidence {
     }
 
     fn of_pod(pod: &Pod, end: Timestamp) -> Option<Self> {
-        let to = finished(pod).filter(|_| !is_live(pod)).unwrap_or(end);
+        let to = ended_at(pod).filter(|_| !is_live(pod)).unwrap_or(end);
         Some(Self {
             task: TaskSpan {
                 name: label(&pod.metadata, TASK).map_or_else(|| pod.name_any(), str::to_owned),
@@ -188,13 +188,6 @@ pub(super) fn bound(pod: &Pod) -> Option<Timestamp> {
     let started = || pod.status.as_ref()?.start_time.as_ref();
     let time = scheduled.or_else(started).map(|time| time.0);
     time.or_else(|| created(&pod.metadata))
-}
-
-/// When the last container of the pod ended.
-fn finished(pod: &Pod) -> Option<Timestamp> {
-    let containers = pod.status.as_ref()?.container_statuses.iter().flatten();
-    let ends = containers.filter_map(|it| it.state.as_ref()?.terminated.as_ref()?.finished_at.as_ref());
-    ends.map(|time| time.0).max()
 }
 
 impl Evidence<'_> {

@@ -104,7 +104,6 @@ fn by_events(evidence: &Evidence<'_>) -> impl Iterator<Item = PlaceChange> {
                 Place::Node(node_in(event.text.strip_prefix("Released: ")?)?),
                 None,
             ),
-            // Older releases emit `NodeAssigned` for the first node.
             "NodeAssigned" | "Moved" => (Place::Node(node_in(&event.text)?), None),
             "MovedOff" => (Place::Nowhere, Some(event.text.clone())),
             _ => return None,

@@ -205,7 +205,7 @@ fn the_event_of_a_wait_has_the_answer_of_the_autoscaler_and_the_remedy_for_neigh
     assert!(text.contains("explain -n ns build`"), "{text}");
     assert!(
         !text.contains("colocateAlways"),
-        "isolated neighbours let nobody in: {text}"
+        "an isolated run shares its node with no other run: {text}"
     );
 }
 

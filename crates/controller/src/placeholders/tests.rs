@@ -170,7 +170,6 @@ fn a_resize_that_a_kubelet_will_never_carry_out_counts_as_refused() {
     for (status, resize) in [
         (json!({"conditions": [pending("Infeasible")]}), Resize::Refused),
         (json!({"conditions": [pending("Deferred")]}), Resize::Possible),
-        (json!({"resize": "Infeasible"}), Resize::Refused),
     ] {
         assert_eq!(pod(&json!({"status": status})).shape.resize, resize, "{status}");
     }

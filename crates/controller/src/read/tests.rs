@@ -37,7 +37,7 @@ async fn a_pvc_that_only_this_node_can_use_is_found_by_its_volume_whether_a_pod_
         let mut observed = seen_on("n1");
         observed.run.claims.extend(of_run.map(str::to_owned));
         let inputs = reconciler.read_one(Read::Tasks, &mut observed).await.unwrap();
-        let found = inputs.tasks.get().unwrap().pinned_by_volume.as_deref();
+        let found = inputs.tasks.as_ref().unwrap().pinned_by_volume.as_deref();
         assert_eq!(found, pinned_by_volume, "{phase}, {of_run:?} on {hostname}");
         if pinned_by_volume.is_some() {
             assert_eq!(server.calls()[3].line, "GET /api/v1/persistentvolumes/pv-1");
@@ -69,7 +69,7 @@ async fn of_pods_that_wait_one_that_mounts_no_volume_of_this_node_only_lets_the_
         let mut observed = seen_on("n1");
         observed.run.claims = vec!["of-no-pod".to_owned()];
         let inputs = reconciler.read_one(Read::Tasks, &mut observed).await.unwrap();
-        let found = inputs.tasks.get().unwrap().pinned_by_volume.as_deref();
+        let found = inputs.tasks.as_ref().unwrap().pinned_by_volume.as_deref();
         assert_eq!(found, pinned_by_volume, "{waiting:?}");
     }
 }
@@ -90,7 +90,7 @@ async fn claims_read(of_each: usize) -> usize {
         .read_one(Read::Tasks, &mut seen_on("n1"))
         .await
         .unwrap();
-    assert_eq!(inputs.tasks.get().unwrap().pinned_by_volume, None);
+    assert_eq!(inputs.tasks.as_ref().unwrap().pinned_by_volume, None);
     server.calls().len() - 2
 }
 

@@ -11,7 +11,7 @@ impl Reconciler {
     /// Reads one group of inputs.
     pub(crate) async fn read_one(&self, read: Read, observed: &mut Observation) -> Result<Inputs, StepError> {
         let mut inputs = Inputs::default();
-        self.read(read, observed, &mut inputs).await?;
+        self.read(read, observed, &mut inputs, &mut None).await?;
         Ok(inputs)
     }
 
@@ -19,7 +19,7 @@ impl Reconciler {
     pub(crate) async fn read_all(&self, observed: &mut Observation) -> Result<Inputs, StepError> {
         let mut inputs = Inputs::default();
         while let Decision::Read(read) = plan(observed, &inputs).decision {
-            self.read(read, observed, &mut inputs).await?;
+            self.read(read, observed, &mut inputs, &mut None).await?;
         }
         Ok(inputs)
     }
@@ -207,7 +207,7 @@ async fn the_assistant_of_a_run_that_was_released_a_moment_before_has_its_place(
         reconciler.memory.with("u2", |entry| entry.released = is_released);
         allow(&mut server, "1");
         let inputs = reconciler.read_one(Read::Quota, &mut observed).await.unwrap();
-        assert_eq!(inputs.quota.get().unwrap().shortage.is_some(), is_released);
+        assert_eq!(inputs.quota.as_ref().unwrap().shortage.is_some(), is_released);
     }
 }
 

@@ -328,7 +328,7 @@ async fn a_pod_that_is_counted_as_bound_does_not_wait_even_if_the_watch_is_behin
         1,
         "a note may name the node that comes nearest"
     );
-    assert_eq!(inputs.tasks.get().unwrap().task_count.live, 1);
+    assert_eq!(inputs.tasks.as_ref().unwrap().task_count.live, 1);
 }
 
 #[tokio::test]

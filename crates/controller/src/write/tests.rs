@@ -150,7 +150,7 @@ async fn quota_in(mut caches: Caches, server: &Server, observed: &mut Observatio
     let (reconciler, ..) = reconciler(&caches, server);
     let inputs = reconciler.read_one(Read::Quota, observed).await.unwrap();
     let calls = server.calls().into_iter().map(|call| call.line);
-    (inputs.quota.get().unwrap().clone(), calls.collect())
+    (inputs.quota.as_ref().unwrap().clone(), calls.collect())
 }
 
 /// Likewise, for a run with these PVCs.
@@ -325,7 +325,7 @@ async fn a_placeholder_copies_the_labels_that_are_asked_for_and_that_the_run_has
         ..nothing()
     };
     let (_, inputs) = step(&server, &mut observed).await.unwrap();
-    let creation = inputs.creation.get().unwrap();
+    let creation = inputs.creation.as_ref().unwrap();
     assert_eq!(creation.labels, [("team".to_owned(), "build".to_owned())].into());
     let calls = server.calls();
     assert!(

@@ -70,6 +70,7 @@ fn placeholder(run: &Run, strategy: Strategy) -> StatefulSet {
         run,
         enrolment(strategy),
         &Strings::new(),
+        &Images::default(),
         &Config::default(),
         "registry/pod-affinity:1",
     )
@@ -118,6 +119,7 @@ fn the_pod_of_a_placeholder_has_all_terms_that_the_webhook_would_add() {
                 &demanding_run(),
                 enrolment,
                 &Strings::new(),
+                &Images::default(),
                 &Config::default(),
                 "i",
             );
@@ -182,6 +184,7 @@ fn the_configured_size_is_the_request_and_the_limit() {
         &run(),
         enrolment(Strategy::default()),
         &Strings::new(),
+        &Images::default(),
         &config,
         "i",
     );

@@ -95,7 +95,7 @@ pub enum Requeue {
 /// The meaning of a step for the user, the metrics and the controller's memory.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
-    /// A run that nothing of pod-affinity holds was labelled.
+    /// The controller labelled a run that pod-affinity does not hold.
     Enrolled,
     /// The placeholder was created, for an automatic reserve with room for this.
     Created(Option<ExpectedRequests>),

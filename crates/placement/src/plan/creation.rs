@@ -26,7 +26,7 @@ pub(super) fn create(observed: &Observation, inputs: &Inputs, enrolment: Enrolme
     if let Turn::Later(before) = observed.turn {
         return Ok(with_timer(Decision::Wait(Wait::OlderRuns(before)), RETRY_ROOM));
     }
-    let creation = inputs.creation.get()?;
+    let creation = inputs.creation.as_ref().ok_or(Read::Creation)?;
     if let Some(quota) = creation.quota.short_of.clone() {
         return Ok(with_timer(Decision::Wait(Wait::Places { quota }), RETRY_ROOM));
     }

@@ -2,7 +2,7 @@
 //!
 //! A run with `isolateAlways` that ends after it gave up its node, and before it has another, keeps no node.
 
-use super::action::{Action, Event, New, PodChange, ReleaseCause, Target};
+use super::action::{Action, Event, New, PodChange, ReleaseCause};
 use super::decision::{Decision, IgnoreReason, Wait};
 use super::inputs::{Inputs, Read};
 use super::observation::{Observation, Placeholder, PlaceholderPod};
@@ -39,9 +39,10 @@ pub(super) fn on_done(observed: &Observation, inputs: &Inputs) -> Result<Decisio
                 (None, Some(_)) => ("keep_node", None),
                 (None, None) => ("delete_placeholder", None),
             };
-            let delete = Action::Delete(Target::Placeholder(placeholder.uid.clone()));
             let keep = keep.map(|node| Action::Create(New::KeptNode(node))).into_iter();
-            let actions = keep.chain([delete]).chain(record_usage(observed, inputs)?);
+            let actions = keep
+                .chain([placeholder.delete()])
+                .chain(record_usage(observed, inputs)?);
             Ok(Decision::act(name, event, actions.collect::<Vec<_>>()))
         }
         (_, None) => Ok(Decision::Ignore(IgnoreReason::Done)),
@@ -80,7 +81,7 @@ fn record_usage(observed: &Observation, inputs: &Inputs) -> Result<Option<Action
     if !run.succeeded || run.used.is_some() || !is_automatic(run, &observed.config) {
         return Ok(None);
     }
-    let usage = inputs.usage.get()?;
+    let usage = inputs.usage.as_ref().ok_or(Read::Usage)?;
     let used = (!usage.is_empty()).then(|| automatic_reserve::format_record(&automatic_reserve::peak(usage)));
     Ok(used.map(|used| change_run(observed, |run| run.used = Some(used))))
 }
@@ -130,7 +131,7 @@ fn delete_after_move(
     if observed.is_scaled_down() {
         return scaled_down::on_scaled_down(observed, inputs, placeholder);
     }
-    let mut assistants = inputs.assistants.get()?.iter();
+    let mut assistants = inputs.assistants.as_ref().ok_or(Read::Assistants)?.iter();
     if assistants.any(|assistant| assistant.node.is_none()) {
         Ok(with_timer(Decision::Wait(Wait::Assistants), SOON))
     } else {
@@ -150,12 +151,14 @@ pub(super) fn delete(
     pod: Option<&PlaceholderPod>,
     otherwise: IgnoreReason,
 ) -> Decision {
-    let placeholder = placeholder.map(|placeholder| Target::Placeholder(placeholder.uid.clone()));
-    let pod = pod.map(|pod| Target::Pod(pod.uid.clone()));
-    let targets: Vec<_> = placeholder.into_iter().chain(pod).map(Action::Delete).collect();
-    if targets.is_empty() {
+    let placeholder = placeholder.map(Placeholder::delete);
+    let deletes: Vec<_> = placeholder
+        .into_iter()
+        .chain(pod.map(PlaceholderPod::delete))
+        .collect();
+    if deletes.is_empty() {
         return Decision::Ignore(otherwise);
     }
     let goes_on = !(observed.run.deleting || observed.run.done);
-    Decision::act("delete_placeholder", goes_on.then_some(Event::CleanedUp), targets)
+    Decision::act("delete_placeholder", goes_on.then_some(Event::CleanedUp), deletes)
 }

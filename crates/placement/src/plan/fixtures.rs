@@ -249,7 +249,7 @@ impl Scene {
 
     fn tasks(self, change: impl FnOnce(&mut Tasks)) -> Self {
         self.change(|scene| {
-            let mut tasks = scene.inputs.tasks.get().cloned().unwrap_or_default();
+            let mut tasks = scene.inputs.tasks.clone().unwrap_or_default();
             change(&mut tasks);
             scene.inputs.tasks = tasks.into();
         })
@@ -258,7 +258,7 @@ impl Scene {
     /// This quota has no room for the placeholder's StatefulSet.
     pub(super) fn short_of(self, quota: Quota) -> Self {
         self.change(|scene| {
-            let mut creation = scene.inputs.creation.get().cloned().unwrap_or_default();
+            let mut creation = scene.inputs.creation.clone().unwrap_or_default();
             creation.quota = quota.clone();
             scene.inputs.creation = creation.into();
             scene.inputs.quota = quota.into();

@@ -1,15 +1,15 @@
 //! A run that pod-affinity holds. The plan releases the run as soon as there is a reason, and until then brings the
 //! placeholder to its node.
 
-use super::action::{Action, Event, ReleaseCause, Target};
+use super::action::{Event, ReleaseCause};
 use super::decision::{Decision, Wait};
 use super::inputs::{Inputs, Read};
 use super::observation::{Observation, Placeholder, PlaceholderPod};
 use super::reshape::{Reshape, is_larger_than_usual, reshape};
 use super::state::PlaceholderState::{Missing, Unusable, Usable};
 use super::{
-    Plan, SOON, change_placeholder, change_run, creation, moving, pod_missing, scaled_down, with_timer,
-    without_timer,
+    Plan, SOON, change_placeholder, change_run, creation, enrol, moving, pod_missing, scaled_down,
+    with_timer, without_timer,
 };
 use crate::attempts::{Before, Turn};
 use crate::config::ReleaseWhen;
@@ -98,13 +98,13 @@ pub(super) fn shortage<'a>(
     {
         Ok(None)
     } else {
-        Ok(inputs.quota.get()?.shortage.as_ref())
+        Ok(inputs.quota.as_ref().ok_or(Read::Quota)?.shortage.as_ref())
     }
 }
 
 fn await_places(observed: &Observation, shortage: &Shortage, enrolment: Enrolment) -> Plan {
     if enrols_in(observed) == Some(Duration::ZERO) {
-        return without_timer(enrol(observed, enrolment));
+        return without_timer(enrol(observed, enrolment, None));
     }
     let quota = shortage.quota.clone();
     with_timer(Decision::Wait(Wait::Places { quota }), SOON)
@@ -157,8 +157,8 @@ fn obstacle(observed: &Observation, inputs: &Inputs) -> Result<Option<Plan>, Rea
     }
 }
 
-/// Gives up an automatic reserve that fits on no node, and for which no autoscaler adds a node: it would hold the run
-/// in vain, and no user chose its amounts for the nodes of this cluster.
+/// Gives up an automatic reserve that fits on no node, and for which no autoscaler adds a node: the run would wait until
+/// its deadline, and no user chose these amounts.
 fn give_up_reserve(observed: &Observation, placeholder: &Placeholder) -> Option<Plan> {
     let (pod, since) = unschedulable_with_reserve(observed)?;
     let nearest = nearest(observed, pod);
@@ -178,7 +178,7 @@ fn give_up_reserve(observed: &Observation, placeholder: &Placeholder) -> Option<
         spec.shrink(&observed.config);
         spec.node = None;
     });
-    let actions = [small, Action::Delete(Target::Pod(pod.uid.clone()))];
+    let actions = [small, pod.delete()];
     let event = Event::ReserveGivenUp { nearest };
     Some(without_timer(Decision::act("give_up_reserve", event, actions)))
 }
@@ -215,7 +215,7 @@ fn return_placeholder(
 fn await_node(observed: &Observation, inputs: &Inputs, enrolment: Enrolment) -> Result<Plan, Read> {
     let enrols_in = enrols_in(observed);
     if enrols_in == Some(Duration::ZERO) {
-        return Ok(without_timer(enrol(observed, enrolment)));
+        return Ok(without_timer(enrol(observed, enrolment, None)));
     }
     match (observed.placeholder(), observed.live_pod()) {
         (Missing, _) => creation::create(observed, inputs, enrolment),
@@ -234,8 +234,7 @@ fn await_node(observed: &Observation, inputs: &Inputs, enrolment: Enrolment) -> 
 /// Deletes the placeholder of a run that found no node, while older runs of its kind wait for a node. The scheduler would try the
 /// placeholder of the younger run first, because the placeholder was tried less often.
 fn step_back(placeholder: &Placeholder) -> Decision {
-    let delete = Action::Delete(Target::Placeholder(placeholder.uid.clone()));
-    Decision::act("step_back", None, [delete])
+    Decision::act("step_back", None, [placeholder.delete()])
 }
 
 /// When the plan stops to wait for the answer of an autoscaler.
@@ -244,11 +243,6 @@ fn is_silent_in(observed: &Observation) -> Option<Duration> {
     let remaining = observed.remaining(unschedulable.since, ANSWER_WITHIN);
     let is_unanswered = observed.messages.autoscaler.is_none() && !remaining.is_zero();
     is_unanswered.then_some(remaining)
-}
-
-fn enrol(observed: &Observation, enrolment: Enrolment) -> Decision {
-    let enrolled = change_run(observed, |run| run.group = Some(enrolment.into()));
-    Decision::act("enrol", None, [enrolled])
 }
 
 /// How long a held run stays without its labels. Tekton starts the finally tasks of a run at the moment in which the

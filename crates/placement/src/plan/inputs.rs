@@ -89,50 +89,33 @@ pub struct AssistantPod {
     pub node: Option<String>,
 }
 
-/// The groups that were read for this decision.
-#[derive(Clone, Debug, PartialEq)]
+/// The groups that were read for this decision. A rule that lacks a group returns the [`Read`] of the group.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Inputs {
     /// See [`Read::Creation`].
-    pub creation: Group<Creation>,
+    pub creation: Option<Creation>,
     /// See [`Read::Quota`].
-    pub quota: Group<Quota>,
+    pub quota: Option<Quota>,
     /// See [`Read::Tasks`].
-    pub tasks: Group<Tasks>,
+    pub tasks: Option<Tasks>,
     /// See [`Read::Assistants`].
-    pub assistants: Group<Vec<AssistantPod>>,
+    pub assistants: Option<Vec<AssistantPod>>,
     /// See [`Read::RejectedTasks`].
-    pub rejected_tasks: Group<Vec<RejectedTask>>,
+    pub rejected_tasks: Option<Vec<RejectedTask>>,
     /// See [`Read::Usage`]; empty if the usage is unknown.
-    pub usage: Group<Vec<PodUsage>>,
+    pub usage: Option<Vec<PodUsage>>,
 }
 
-/// A group of inputs that was read, or the request to read it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Group<T>(Result<T, Read>);
-
-impl<T> Group<T> {
-    /// The group. The error is the group that the controller should read.
-    pub fn get(&self) -> Result<&T, Read> {
-        self.0.as_ref().map_err(|read| *read)
-    }
-}
-
-impl<T> From<T> for Group<T> {
-    fn from(group: T) -> Self {
-        Self(Ok(group))
-    }
-}
-
-impl Default for Inputs {
-    /// No group has been read.
-    fn default() -> Self {
-        Self {
-            creation: Group(Err(Read::Creation)),
-            quota: Group(Err(Read::Quota)),
-            tasks: Group(Err(Read::Tasks)),
-            assistants: Group(Err(Read::Assistants)),
-            rejected_tasks: Group(Err(Read::RejectedTasks)),
-            usage: Group(Err(Read::Usage)),
+impl Inputs {
+    /// Whether the group was read.
+    pub fn has(&self, group: Read) -> bool {
+        match group {
+            Read::Creation => self.creation.is_some(),
+            Read::Quota => self.quota.is_some(),
+            Read::Tasks => self.tasks.is_some(),
+            Read::Assistants => self.assistants.is_some(),
+            Read::RejectedTasks => self.rejected_tasks.is_some(),
+            Read::Usage => self.usage.is_some(),
         }
     }
 }

@@ -88,7 +88,7 @@ fn move_off_when_due(
     if !patience.is_zero() {
         return Ok(with_timer(Decision::Wait(Wait::Scheduler), patience));
     }
-    let tasks = inputs.tasks.get()?;
+    let tasks = inputs.tasks.as_ref().ok_or(Read::Tasks)?;
     if tasks.task_count.live > 0 {
         return Ok(await_tasks(observed, reason.cause, tasks.task_count.live));
     }
@@ -173,15 +173,15 @@ pub(super) fn leave_unusable_node(
         return Ok(None);
     };
     let pause = observed.pause();
-    match inputs.tasks.get() {
-        Ok(tasks) if tasks.task_count.live > 0 || tasks.pinned_by_volume.is_some() => Ok(None),
+    match &inputs.tasks {
+        Some(tasks) if tasks.task_count.live > 0 || tasks.pinned_by_volume.is_some() => Ok(None),
         _ if !pause.is_zero() => Ok(Some(with_timer(Decision::await_placeholder(), pause))),
-        Ok(_) => Ok(Some(without_timer(move_off_or_start_over(
+        Some(_) => Ok(Some(without_timer(move_off_or_start_over(
             observed,
             placeholder,
             cause.cause,
         )))),
-        Err(read) => Err(read),
+        None => Err(Read::Tasks),
     }
 }
 

@@ -1,6 +1,6 @@
 //! A placeholder whose pod is missing: why the API server rejects the pod, and what the plan changes so that it is accepted.
 
-use super::action::{Action, Event, Requeue, Target};
+use super::action::{Action, Event, Requeue};
 use super::decision::{Decision, Wait};
 use super::observation::{Observation, Placeholder};
 use super::state::crosses_namespaces;
@@ -134,8 +134,7 @@ fn rejected_for_its_reserve<'a>(observed: &'a Observation, placeholder: &Placeho
 
 /// Deletes the StatefulSet of a held run. The controller then creates it again with an isolation that the quota allows.
 fn narrow_isolation(placeholder: &Placeholder) -> Decision {
-    let delete = Action::Delete(Target::Placeholder(placeholder.uid.clone()));
-    Decision::act("narrow_isolation", None, [delete])
+    Decision::act("narrow_isolation", None, [placeholder.delete()])
 }
 
 /// The pod has image volumes, and neither a quota nor an object that the pod refers to explains its rejection. A policy may forbid

@@ -2,7 +2,7 @@
 //! before tasks start, and a placeholder that outlives its run must not keep the run's PVCs from other pods. A placeholder
 //! mounts no PVCs if its volumes cannot be used together, or not on the node of its group.
 
-use super::action::{Action, Event, MoveCause, PodChange, Target};
+use super::action::{Action, Event, MoveCause, PodChange};
 use super::change_placeholder;
 use super::decision::Decision;
 use super::observation::{Observation, Placeholder, PlaceholderPod, Resize, Shape, Unschedulable};
@@ -104,7 +104,7 @@ fn unmount_in(observed: &Observation, placeholder: &Placeholder, pod: &Placehold
     if messages::lacks_its_volume(message) && messages::lacks_its_group(message) {
         return Some(Duration::ZERO);
     }
-    // A template without PVCs is changed already, and its pod is left.
+    // Without PVCs, the template was changed before, and only the earlier pod must be deleted.
     let may_conflict = placeholder.spec.claims.len() != 1 && messages::is_about_volumes_alone(message);
     let is_promised = observed
         .messages
@@ -116,11 +116,7 @@ fn unmount_in(observed: &Observation, placeholder: &Placeholder, pod: &Placehold
 
 fn unmount(placeholder: &Placeholder, pod: &PlaceholderPod) -> Decision {
     let without_pvcs = change_placeholder(placeholder, |spec| spec.claims.clear());
-    Decision::act(
-        "unmount",
-        None,
-        [without_pvcs, Action::Delete(Target::Pod(pod.uid.clone()))],
-    )
+    Decision::act("unmount", None, [without_pvcs, pod.delete()])
 }
 
 fn pin_remaining(observed: &Observation, pod: &PlaceholderPod) -> Option<Duration> {
@@ -159,11 +155,7 @@ fn recreate_small(
             spec.tolerations = tolerations_with(&observed.run, &pod.tolerations);
         }
     });
-    Decision::act(
-        "recreate_small",
-        None,
-        [small, Action::Delete(Target::Pod(pod.uid.clone()))],
-    )
+    Decision::act("recreate_small", None, [small, pod.delete()])
 }
 
 /// Deletes the StatefulSet of a held run. The controller then creates it again with the reserve, so that the
@@ -174,6 +166,5 @@ pub(super) fn start_over(placeholder: &Placeholder, cause: MoveCause) -> Decisio
         pod: None,
         starts_over: true,
     };
-    let delete = Action::Delete(Target::Placeholder(placeholder.uid.clone()));
-    Decision::act("start_over", event, [delete])
+    Decision::act("start_over", event, [placeholder.delete()])
 }

@@ -12,8 +12,8 @@ use super::observation::{Observation, Placeholder};
 use super::reshape::{Reshape, reshape};
 use super::state::PlaceholderState::{Missing, Unusable, Usable};
 use super::{
-    Plan, change_placeholder, change_run, creation, ending, moving, pod_missing, scaled_down, with_timer,
-    without_timer,
+    Plan, change_placeholder, change_run, creation, ending, enrol, moving, pod_missing, scaled_down,
+    with_timer, without_timer,
 };
 use crate::quota_room::RejectedTask;
 use crate::run::SpecStatus;
@@ -66,19 +66,13 @@ fn look_again(observed: &Observation, plan: Plan) -> Plan {
 /// client ended a hold before the run was enrolled.
 fn enrol_if_labels_lost(observed: &Observation, enrolment: Enrolment) -> Decision {
     match (observed.placeholder(), observed.run.hold) {
-        (Usable(_), false) => enrol(observed, enrolment),
+        (Usable(_), false) => enrol(observed, enrolment, Event::Enrolled),
         (Usable(placeholder), true) => {
             ending::delete(observed, Some(placeholder), None, IgnoreReason::NotOptedIn)
         }
         (Missing, _) if observed.run.status == SpecStatus::Unset => Decision::Wait(Wait::LabelledTooLate),
         (Missing | Unusable, _) => Decision::Wait(Wait::Settled),
     }
-}
-
-/// Enrols a run that pod-affinity does not hold.
-pub(super) fn enrol(observed: &Observation, enrolment: Enrolment) -> Decision {
-    let run = change_run(observed, |run| run.group = Some(enrolment.into()));
-    Decision::act("enrol", Event::Enrolled, [run])
 }
 
 /// The pod of the placeholder comes first, then its size: a task may not fit only because of the placeholder's requests.
@@ -135,7 +129,7 @@ fn make_room(
     let Some(rejection) = &observed.messages.rejection else {
         return Ok(None);
     };
-    let tasks = inputs.rejected_tasks.get()?;
+    let tasks = inputs.rejected_tasks.as_ref().ok_or(Read::RejectedTasks)?;
     Ok(if tasks.is_empty() {
         None
     } else if placeholder.spec.replicas > 0 {

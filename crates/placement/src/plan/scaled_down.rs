@@ -85,7 +85,12 @@ fn after_deleting_assistants(
     placeholder: &Placeholder,
     then: Action,
 ) -> Result<Vec<Action>, Read> {
-    let bound = inputs.assistants.get()?.iter().filter(|pod| pod.node.is_some());
+    let bound = inputs
+        .assistants
+        .as_ref()
+        .ok_or(Read::Assistants)?
+        .iter()
+        .filter(|pod| pod.node.is_some());
     let (mut obsolete, elsewhere): (Vec<_>, Vec<_>) =
         bound.partition(|pod| pod.node.as_deref() == placeholder.spec.node_given_up());
     if !elsewhere.is_empty() && only_assistants_are_bound(observed, inputs, placeholder)? {
@@ -108,14 +113,14 @@ fn only_assistants_are_bound(
     placeholder: &Placeholder,
 ) -> Result<bool, Read> {
     let made_room = placeholder.spec.previous_node.as_deref() == Some("");
-    Ok(!made_room && !observed.waiting.is_empty() && inputs.tasks.get()?.task_count.live == 0)
+    let is_first = !made_room && !observed.waiting.is_empty();
+    Ok(is_first && inputs.tasks.as_ref().ok_or(Read::Tasks)?.task_count.live == 0)
 }
 
 fn requeue_mark(observed: &Observation, inputs: &Inputs, placeholder: &Placeholder) -> RequeueMark {
     let quiet_since = inputs
         .tasks
-        .get()
-        .ok()
+        .as_ref()
         .and_then(|tasks| tasks.task_count.quiet_since);
     let ended = quiet_since.filter(|ended| observed.repeated.moves.last.is_none_or(|last| *ended > last));
     RequeueMark {
@@ -151,7 +156,7 @@ fn await_fit(observed: &Observation, inputs: &Inputs, placeholder: &Placeholder)
     let Some((pod, it)) = observed.unschedulable_task() else {
         return Ok(without_timer(Decision::Wait(Wait::Scheduler)));
     };
-    let task_count = inputs.tasks.get()?.task_count;
+    let task_count = inputs.tasks.as_ref().ok_or(Read::Tasks)?.task_count;
     if task_count.live > 0 {
         return join_task(observed, inputs, placeholder);
     }

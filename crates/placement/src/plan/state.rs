@@ -1,5 +1,6 @@
 //! The state of a run: where the run is in its life, and where its placeholder is.
 
+use super::action::{Action, Target};
 use super::decision::IgnoreReason;
 use super::observation::{Observation, Placeholder, PlaceholderPod, Repeated, Unschedulable, WaitingPod};
 use crate::config::Config;
@@ -220,6 +221,11 @@ impl Observation {
         chosen_strategy(self).is_none()
     }
 
+    /// The placeholder has a node, and the run did not opt out.
+    pub fn keeps_placeholder(&self) -> bool {
+        !self.is_opted_out() && self.pod.as_ref().is_some_and(|pod| pod.node.is_some())
+    }
+
     /// Why the run is isolated within its namespace only, if it is.
     pub(crate) fn narrowing(&self) -> Option<&TermsRejected> {
         let chosen = chosen_strategy(self).unwrap_or(self.config.default_strategy);
@@ -233,7 +239,13 @@ impl Observation {
 
     /// The placeholder, if pod-affinity may change it.
     pub(super) fn placeholder(&self) -> PlaceholderState<'_> {
-        PlaceholderState::from_observed(self.statefulset.as_ref())
+        match self.statefulset.as_ref() {
+            None => PlaceholderState::Missing,
+            Some(placeholder) if placeholder.owned && !placeholder.deleting => {
+                PlaceholderState::Usable(placeholder)
+            }
+            Some(_) => PlaceholderState::Unusable,
+        }
     }
 
     /// The placeholder's pod, unless it has ended. A pod beside a StatefulSet of another owner belongs to that
@@ -289,7 +301,8 @@ impl Observation {
         self.longest_unschedulable(|_| true)
     }
 
-    /// The same of the pods that another node may help: no node helps a pod whose volume does not exist yet.
+    /// The pod that has been unschedulable for the longest time, without pods that wait for an unbound PVC: a move does not help
+    /// them.
     pub(super) fn unschedulable_for_its_node(&self) -> Option<(&WaitingPod, &Unschedulable)> {
         self.longest_unschedulable(|it| !messages::waits_for_its_volume(&it.message))
     }
@@ -315,15 +328,19 @@ impl Observation {
     }
 }
 
-impl<'a> PlaceholderState<'a> {
-    fn from_observed(placeholder: Option<&'a Placeholder>) -> Self {
-        match placeholder {
-            None => Self::Missing,
-            Some(placeholder) if placeholder.owned && !placeholder.deleting => Self::Usable(placeholder),
-            Some(_) => Self::Unusable,
-        }
+impl Placeholder {
+    pub(super) fn delete(&self) -> Action {
+        Action::Delete(Target::Placeholder(self.uid.clone()))
     }
+}
 
+impl PlaceholderPod {
+    pub(super) fn delete(&self) -> Action {
+        Action::Delete(Target::Pod(self.uid.clone()))
+    }
+}
+
+impl<'a> PlaceholderState<'a> {
     pub(super) fn usable(self) -> Option<&'a Placeholder> {
         match self {
             Self::Missing | Self::Unusable => None,

@@ -164,4 +164,4 @@ fn pod_end() -> Plan {
 }
 
 const MISFIT: MoveCause = MoveCause::TaskDoesNotFit;
-const STRANDED: MoveCause = MoveCause::PlaceholderDoesNotFit;
+const DOES_NOT_FIT: MoveCause = MoveCause::PlaceholderDoesNotFit;

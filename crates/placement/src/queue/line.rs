@@ -138,7 +138,7 @@ impl Line {
         self.passed.remove(&position);
     }
 
-    /// The oldest runs without a placeholder that no other run shows to find no node.
+    /// The oldest runs without a placeholder, except those for which an older run that requests no more is unschedulable.
     pub(super) fn next(&self, full: &Namespaces) -> Vec<Name> {
         if !self.is_closed() {
             return Vec::new();

@@ -18,7 +18,7 @@ const NOW: i64 = 1000;
 fn among<'a>(run: &'a Run, others: &'a [Run], there: &'a [OwnedStatefulSet]) -> Places<'a> {
     Places {
         run,
-        keeps_node: true,
+        keeps_placeholder: true,
         others,
         there,
         now: Timestamp::from_second(NOW).unwrap(),
@@ -214,9 +214,9 @@ fn the_placeholder_of_a_held_run_blocks_only_if_no_other_placeholder_does() {
 fn a_placeholder_without_a_node_gives_way_before_those_of_running_runs() {
     let (own, running, gone) = (run("a", -60, 1), released(run("b", 1, 0)), run("c", 1, 0));
     let others = [running.clone()];
-    let first = |there: &[OwnedStatefulSet], keeps_node| {
+    let first = |there: &[OwnedStatefulSet], keeps_placeholder| {
         let places = Places {
-            keeps_node,
+            keeps_placeholder,
             ..among(&own, &others, there)
         };
         let shortage = places.shortage(&[quota("2", "2")], there.len());

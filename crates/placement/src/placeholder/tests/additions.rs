@@ -20,7 +20,14 @@ fn made(copied: &[(&str, &str)], config: &Config) -> Value {
         .iter()
         .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
     let enrolment = enrolment(Strategy::default());
-    let set = stateful_set(&demanding_run(), enrolment, &copied.collect(), config, "i");
+    let set = stateful_set(
+        &demanding_run(),
+        enrolment,
+        &copied.collect(),
+        &Images::default(),
+        config,
+        "i",
+    );
     let mut set = serde_json::to_value(set).unwrap();
     set["metadata"]["uid"] = json!(SET);
     set

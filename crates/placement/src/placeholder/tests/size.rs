@@ -28,7 +28,15 @@ fn default_reserve(reserve: &str) -> Config {
 
 fn made(run: &Run, config: &Config) -> Value {
     let enrolment: Enrolment = enrolment(Strategy::ColocateCompleted);
-    let mut set = serde_json::to_value(stateful_set(run, enrolment, &Strings::new(), config, "i")).unwrap();
+    let mut set = serde_json::to_value(stateful_set(
+        run,
+        enrolment,
+        &Strings::new(),
+        &Images::default(),
+        config,
+        "i",
+    ))
+    .unwrap();
     set["metadata"]["uid"] = json!(SET);
     set
 }

@@ -53,7 +53,7 @@ fn expected_requests_are_read_before_the_creation_and_count_only_for_an_automati
     assert!(!counts(
         held().change(|scene| scene.run.reserve = Some("cpu=4".to_owned()))
     ));
-    assert!(!counts(automatic(enrolled())), "nobody waits for a reserve");
+    assert!(!counts(automatic(enrolled())), "no task waits for a reserve");
     let by_default = |reserve: Option<&str>| {
         held().change(|scene| {
             scene.config.default_reserve = ReserveSetting::Automatic;

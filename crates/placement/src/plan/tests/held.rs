@@ -412,13 +412,13 @@ fn a_held_run_waits_for_its_node_until_the_deadline() {
 
 #[test]
 fn a_wait_for_a_node_has_the_message_of_the_scheduler() {
-    let told = Decision::Wait(Wait::Node {
+    let wait = Decision::Wait(Wait::Node {
         unschedulable: Some(NO_NODE.to_owned()),
         autoscaler: None,
         largest: None,
     });
-    let stranded = held().placeholder_unschedulable(1).in_group(UID);
-    assert_eq!(stranded.decision(), told);
+    let unschedulable = held().placeholder_unschedulable(1).in_group(UID);
+    assert_eq!(unschedulable.decision(), wait);
 }
 
 #[test]

@@ -251,7 +251,7 @@ fn an_unschedulable_placeholder_is_scaled_down_while_a_task_waits() {
     assert_eq!(scene.plan(), without_timer(Decision::Read(Read::Tasks)));
     assert_eq!(
         scene.clone().counted(0).decision(),
-        leaving(None, STRANDED, Some("task"))
+        leaving(None, DOES_NOT_FIT, Some("task"))
     );
     assert_eq!(
         enrolled().placeholder_unschedulable(4).task_is_new("task").plan(),
@@ -261,7 +261,7 @@ fn an_unschedulable_placeholder_is_scaled_down_while_a_task_waits() {
         .placeholder_unschedulable(20)
         .task_waits("task", 10)
         .counted(0);
-    assert_eq!(earlier.decision(), leaving(None, STRANDED, Some("task")));
+    assert_eq!(earlier.decision(), leaving(None, DOES_NOT_FIT, Some("task")));
     let later = enrolled()
         .placeholder_unschedulable(10)
         .task_waits("task", 20)
@@ -288,7 +288,7 @@ fn an_evicted_placeholder_stays_while_tasks_of_its_run_are_on_the_cordoned_node(
         .node_is(NodeState::Unusable(Cause::Cordoned));
     assert_eq!(evicted.clone().counted(1).plan(), settled_for_good());
     let waiting = evicted.task_waits("next", 10).counted(1).decision();
-    assert_eq!(waiting, awaiting_tasks(STRANDED, Some("next"), 1));
+    assert_eq!(waiting, awaiting_tasks(DOES_NOT_FIT, Some("next"), 1));
 }
 
 #[test]

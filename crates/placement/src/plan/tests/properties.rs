@@ -9,8 +9,8 @@ use proptest::test_runner::Config as Cases;
 use proptest::{prop_assert, prop_assert_eq, prop_oneof, proptest};
 use reading::{
     counted, deletions, frees_a_place, gives_up_its_node, goes_on, is_alive, is_leaving, is_opted_in,
-    is_over_cap, is_read, is_refused, keeps_away, lacks_its_group, live, may_come_back, name,
-    names_observed_object, needs_a_place, release, rests_on, step, usable_placeholder, wanted,
+    is_over_cap, is_refused, keeps_away, lacks_its_group, live, may_come_back, name, names_observed_object,
+    needs_a_place, release, rests_on, step, usable_placeholder, wanted,
 };
 use scenes::{anything, over_cap};
 
@@ -192,7 +192,7 @@ proptest! {
         mut scene in anything(), met in tally(&[("move_off", 50), ("start_over", 10)]),
     ) {
         let gives_up = |scene: &Scene| step(scene).filter(gives_up_its_node);
-        if let Ok(tasks) = scene.inputs.tasks.get() {
+        if let Some(tasks) = &scene.inputs.tasks {
             let task_count = tasks.task_count;
             scene.inputs.tasks = Tasks { task_count, pinned_by_volume: None }.into();
         }
@@ -230,7 +230,7 @@ proptest! {
         let hold_ends = matches!(name(&scene), "release" | "date_hold" | "quota" | "free_places" | "places");
         if may_come_back(&scene) && !keeps_away(&scene) && !hold_ends {
             met.count("back");
-            let expected = if is_read(&scene, Read::Assistants) { "return_placeholder" } else { "assistants" };
+            let expected = if scene.inputs.has(Read::Assistants) { "return_placeholder" } else { "assistants" };
             prop_assert_eq!(name(&scene), expected);
         }
     }
@@ -250,13 +250,13 @@ proptest! {
 
     #[test]
     fn a_scaled_down_placeholder_returns_only_if_no_waiting_task_can_be_the_first_pod(
-        scene in anything(), met in tally(&[("nobody waits", 30), ("waits", 10), ("leaving", 10)]),
+        scene in anything(), met in tally(&[("no task waits", 30), ("waits", 10), ("leaving", 10)]),
     ) {
         if name(&scene) == "return_placeholder" {
             let task_lives = live(&scene).is_some_and(|live| live > 0);
             met.count(match () {
                 () if is_leaving(&scene) => "leaving",
-                () if scene.waiting.is_empty() => "nobody waits",
+                () if scene.waiting.is_empty() => "no task waits",
                 () => "waits",
             });
             prop_assert!(scene.waiting.is_empty() || task_lives || scene.waiting.iter().any(lacks_its_group));
@@ -306,7 +306,7 @@ proptest! {
         if name(&scene) == "delete_placeholder" && is_leaving(&scene) {
             met.count("delete");
             prop_assert!(usable_placeholder(&scene).unwrap().spec.replicas > 0);
-            let assistants = scene.inputs.assistants.get().unwrap();
+            let assistants = scene.inputs.assistants.as_ref().unwrap();
             prop_assert!(assistants.iter().all(|assistant| assistant.node.is_some()));
         }
     }
@@ -316,8 +316,8 @@ proptest! {
         scene in anything(), met in tally(&[("released", 10)]),
     ) {
         let unfit = matches!(scene.node, NodeState::Unusable(_)) && scene.config.move_after.is_some();
-        let tasks = scene.inputs.tasks.get();
-        let free = tasks.map_or(true, |tasks| tasks.task_count.live == 0 && tasks.pinned_by_volume.is_none());
+        let tasks = scene.inputs.tasks.as_ref();
+        let free = tasks.is_none_or(|tasks| tasks.task_count.live == 0 && tasks.pinned_by_volume.is_none());
         if let (Some((cause, Some(_))), true) = (release(&scene), unfit && free) {
             met.count("released");
             prop_assert_eq!(cause, ReleaseCause::Deadline);
@@ -392,11 +392,11 @@ proptest! {
     ) {
         if let Decision::Read(read) = scene.decision() {
             met.count("read");
-            prop_assert!(!is_read(&scene, read), "{read:?}");
+            prop_assert!(!scene.inputs.has(read), "{read:?}");
         }
         if let Some(read) = rests_on(&scene, name(&scene)) {
             met.count(read.into());
-            prop_assert!(is_read(&scene, read), "{read:?}");
+            prop_assert!(scene.inputs.has(read), "{read:?}");
         }
     }
 

@@ -155,11 +155,11 @@ fn the_labels_of_the_placeholder_override_the_labels_of_the_run() {
 #[test]
 fn the_labels_of_a_run_with_the_group_of_another_run_are_ignored() {
     let scene = held().in_group("old-uid").opt_in(Some("isolateAlways"));
-    let anew = Enrolment {
+    let own = Enrolment {
         strategy: Strategy::IsolateAlways,
         ..default_enrolment()
     };
-    assert!(enrols_as(&scene.decision(), anew), "{scene:?}");
+    assert!(enrols_as(&scene.decision(), own), "{scene:?}");
 }
 
 #[test]

@@ -110,15 +110,15 @@ pub(super) fn lacks_its_group(pod: &WaitingPod) -> bool {
 
 /// A quota rejected the pod of a task of this run, and the task was read.
 pub(super) fn is_refused(scene: &Scene) -> bool {
-    let tasks = scene.inputs.rejected_tasks.get();
-    scene.messages.rejection.is_some() && tasks.is_ok_and(|tasks| !tasks.is_empty())
+    let tasks = scene.inputs.rejected_tasks.as_ref();
+    scene.messages.rejection.is_some() && tasks.is_some_and(|tasks| !tasks.is_empty())
 }
 
 /// The placeholder of a running run makes room in a quota, or made room a short time ago.
 pub(super) fn keeps_away(scene: &Scene) -> bool {
     let pause = scene.repeated.yields.pause(Repeated::PAUSE);
     let is_over = |last| now().duration_since(last) >= pause.try_into().unwrap();
-    let asks = scene.messages.rejection.is_some() && !is_read(scene, Read::RejectedTasks);
+    let asks = scene.messages.rejection.is_some() && !scene.inputs.has(Read::RejectedTasks);
     !scene.run.is_held_by_us()
         && (asks || is_refused(scene) || !scene.repeated.yields.last.is_none_or(is_over))
 }
@@ -133,8 +133,8 @@ pub(super) fn may_come_back(scene: &Scene) -> bool {
 /// or was not read.
 pub(super) fn needs_a_place(scene: &Scene) -> bool {
     let is_blocked = |shortage: &Shortage| shortage.blocker.is_some();
-    let quota = scene.inputs.quota.get();
-    let can_be_freed = quota.map_or(true, |quota| quota.shortage.as_ref().is_some_and(is_blocked));
+    let quota = scene.inputs.quota.as_ref();
+    let can_be_freed = quota.is_none_or(|quota| quota.shortage.as_ref().is_some_and(is_blocked));
     scene.run.assistants(scene.cluster.coschedule) > 0 && can_be_freed
 }
 
@@ -146,21 +146,9 @@ pub(super) fn frees_a_place(decision: &Decision) -> bool {
     }
 }
 
-pub(super) fn is_read(scene: &Scene, read: Read) -> bool {
-    let inputs = &scene.inputs;
-    match read {
-        Read::Creation => inputs.creation.get().is_ok(),
-        Read::Quota => inputs.quota.get().is_ok(),
-        Read::Tasks => inputs.tasks.get().is_ok(),
-        Read::Assistants => inputs.assistants.get().is_ok(),
-        Read::RejectedTasks => inputs.rejected_tasks.get().is_ok(),
-        Read::Usage => inputs.usage.get().is_ok(),
-    }
-}
-
 /// The number of active tasks, if they were counted.
 pub(super) fn live(scene: &Scene) -> Option<usize> {
-    scene.inputs.tasks.get().ok().map(|tasks| tasks.task_count.live)
+    scene.inputs.tasks.as_ref().map(|tasks| tasks.task_count.live)
 }
 
 /// The group of inputs that a step of this name needs.

@@ -90,4 +90,9 @@ impl Admission {
         let webhooks = self.webhooks.iter().filter_map(|(_, seen)| seen.as_ref().err());
         webhooks.chain(self.policy_gaps())
     }
+
+    /// No object was found, and some could not be read.
+    pub(crate) fn is_unread(&self) -> bool {
+        self.mechanism().is_none() && self.errors().next().is_some()
+    }
 }

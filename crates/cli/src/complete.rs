@@ -6,7 +6,6 @@ use crate::client::cluster;
 use crate::target::is_kind;
 use crate::view::PipelineRun;
 use clap::{Arg, Command};
-use kube::ResourceExt;
 use kube::api::ListParams;
 use placement::keys;
 use std::ffi::{OsStr, OsString};
@@ -115,11 +114,8 @@ async fn runs(caller: Caller, before: &[String]) -> Option<Vec<String>> {
     cluster.request_timeout = Limit(Some(PATIENCE));
     let found = self::cluster(&cluster).await.ok()?;
     let place = found.server.within::<PipelineRun>(&found.namespace);
-    let runs = place
-        .list(ListParams::default().labels(keys::OPT_IN))
-        .await
-        .ok()?;
-    Some(runs.iter().map(ResourceExt::name_any).collect())
+    let labelled = ListParams::default().labels(keys::OPT_IN);
+    place.collect(labelled, |run| run.metadata.name).await.ok()
 }
 
 #[cfg(test)]

@@ -22,14 +22,16 @@ pub(crate) use pre::findings as pre_findings;
 
 use crate::admission::{Admission, Mechanism};
 use crate::requests::RequestResult;
-use crate::view::PipelineRun;
+use crate::view::RunView;
 use finding::CheckResult;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, LimitRange, Namespace, Node, Pod, ResourceQuota, Secret};
+use kube::ResourceExt;
 use placement::config::Config;
 use runtime::certs::publish::injector;
+use runtime::install;
 
 /// The objects from which `doctor` makes its findings.
 #[derive(Clone, Debug)]
@@ -43,7 +45,7 @@ pub(crate) struct Snapshot {
     pub(crate) config: RequestResult<Option<ConfigMap>>,
     pub(crate) trial: trial::Trial,
     pub(crate) rights: RequestResult<Vec<rights::Review>>,
-    pub(crate) runs: RequestResult<Vec<PipelineRun>>,
+    pub(crate) runs: RequestResult<Vec<RunView>>,
     pub(crate) sets: RequestResult<Vec<StatefulSet>>,
     /// The pods of placeholders.
     pub(crate) placeholders: RequestResult<Vec<Pod>>,
@@ -111,12 +113,23 @@ impl Installation {
 }
 
 impl Snapshot {
-    /// The mechanism that is installed; the webhook if neither is.
+    /// The mechanism that is installed; the webhook if neither is. If the user may not read the objects of admission, an installation
+    /// without the webhook's Deployment has policies.
     fn mechanism(&self) -> Mechanism {
-        self.installation
-            .admission
+        let Installation {
+            admission,
+            deployments,
+            ..
+        } = &self.installation;
+        let is_webhook = |deployment: &Deployment| deployment.name_any() == install::WEBHOOK_SERVICE;
+        let lacks_webhook = matches!(deployments, Ok(found) if !found.iter().any(is_webhook));
+        admission
             .mechanism()
-            .unwrap_or(Mechanism::Webhook)
+            .unwrap_or(if admission.is_unread() && lacks_webhook {
+                Mechanism::Policies
+            } else {
+                Mechanism::Webhook
+            })
     }
 
     /// The active configuration, or the defaults if it is unknown.

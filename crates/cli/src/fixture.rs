@@ -34,6 +34,10 @@ pub(crate) fn object<K: DeserializeOwned>(base: Value, changes: &Value) -> K {
 }
 
 /// A labelled run that pod-affinity holds.
+pub(crate) fn view(changes: &Value) -> RunView {
+    RunView::of(&run(changes)).unwrap()
+}
+
 pub(crate) fn run(changes: &Value) -> PipelineRun {
     let base = json!({
         "apiVersion": "tekton.dev/v1", "kind": "PipelineRun",

@@ -2,6 +2,7 @@
 
 use crate::filter::Filter;
 use crate::list::{self, PlaceholdersByName, Row};
+use crate::output;
 use crate::requests::{RequestAttributes, RequestResult, Server, request_error};
 use crate::view::{PipelineRun, PlaceholderObjects, RunView, full_name};
 use futures::{Stream, StreamExt, stream};
@@ -27,19 +28,19 @@ pub(crate) enum Change {
 /// The objects as of the last change.
 #[derive(Default)]
 pub(crate) struct CachedObjects {
-    runs: ObjectsByName<PipelineRun>,
+    runs: ObjectsByName<RunView>,
     sets: ObjectsByName<StatefulSet>,
     pods: ObjectsByName<Pod>,
 }
 
 /// Objects by namespace and name. A new list replaces the objects when the list is complete.
-struct ObjectsByName<K> {
-    now: BTreeMap<String, K>,
-    coming: BTreeMap<String, K>,
+struct ObjectsByName<T> {
+    now: BTreeMap<String, T>,
+    coming: BTreeMap<String, T>,
     listed: bool,
 }
 
-impl<K> Default for ObjectsByName<K> {
+impl<T> Default for ObjectsByName<T> {
     fn default() -> Self {
         Self {
             now: BTreeMap::new(),
@@ -86,15 +87,17 @@ where
 }
 
 /// The watcher restarts a watch that breaks, with a new list where this is necessary. An error is passed on if the
-/// first list failed, or if the user may not watch, or no longer.
+/// first list failed, or if the user may not watch, or no longer. Other failures to restart are printed once until the
+/// next event.
 fn without_restarts<K: Send + 'static>(
     events: impl Stream<Item = watcher::Result<Event<K>>> + Send + 'static,
     attributes: RequestAttributes,
 ) -> impl Stream<Item = RequestResult<Event<K>>> + Send + 'static {
-    let mut is_listed = false;
+    let (mut is_listed, mut is_reported) = (false, false);
     let mut restarted = move |event| match event {
         Ok(event) => {
             is_listed |= matches!(event, Event::InitDone);
+            is_reported = false;
             Some(Ok(event))
         }
         Err(watcher::Error::InitialListFailed(error)) if !is_listed || is_final(&error) => {
@@ -102,6 +105,13 @@ fn without_restarts<K: Send + 'static>(
         }
         Err(watcher::Error::WatchStartFailed(error)) if is_final(&error) => {
             Some(Err(request_error(attributes.clone(), &error)))
+        }
+        Err(watcher::Error::InitialListFailed(error) | watcher::Error::WatchStartFailed(error)) => {
+            if !std::mem::replace(&mut is_reported, true) {
+                let error = request_error(attributes.clone(), &error);
+                output::note(&format!("note: {error}; the tool tries again"));
+            }
+            None
         }
         Err(_) => None,
     };
@@ -113,50 +123,51 @@ fn is_final(error: &kube::Error) -> bool {
 }
 
 impl CachedObjects {
-    /// Whether the objects changed: a new list has no effect before its end.
+    /// Whether the objects changed and the first list of each kind is complete. Before, a placeholder may exist that is not
+    /// listed yet. A later list has no effect before its end.
     pub(crate) fn take(&mut self, change: Change) -> bool {
-        match change {
-            Change::Run(event) => self.runs.take(*event),
-            Change::Set(event) => self.sets.take(*event),
-            Change::Pod(event) => self.pods.take(*event),
-        }
-    }
-
-    /// Whether the first list of each kind is complete. Before, a placeholder may exist that is not listed yet.
-    pub(crate) fn is_complete(&self) -> bool {
-        self.runs.listed && self.sets.listed && self.pods.listed
+        let is_changed = match change {
+            Change::Run(event) => self.runs.take(*event, |run| RunView::of(&run)),
+            Change::Set(event) => self.sets.take(*event, Some),
+            Change::Pod(event) => self.pods.take(*event, Some),
+        };
+        is_changed && self.runs.listed && self.sets.listed && self.pods.listed
     }
 
     /// The run of this UID, and its placeholder.
-    pub(crate) fn of_run(&self, key: &RunKey) -> Option<(RunView, PlaceholderObjects<'_>)> {
+    pub(crate) fn of_run(&self, key: &RunKey) -> Option<(&RunView, PlaceholderObjects<'_>)> {
         let name = |name: &str| format!("{}/{name}", key.namespace);
-        let run = self.runs.now.get(&name(&key.name))?;
-        let view = RunView::of(run).filter(|view| view.run.key == *key)?;
+        let view = self.runs.now.get(&name(&key.name))?;
         let placeholder = key.placeholder();
         let placeholder = PlaceholderObjects {
             set: self.sets.now.get(&name(placeholder.as_str())),
             pod: self.pods.now.get(&name(&placeholder.pod())),
         };
-        Some((view, placeholder))
+        (view.run.key == *key).then_some((view, placeholder))
     }
 
     pub(crate) fn rows(&self, config: Option<&Config>) -> Vec<Row> {
-        let runs: Vec<_> = self.runs.now.values().cloned().collect();
-        let sets: Vec<_> = self.sets.now.values().cloned().collect();
-        let pods: Vec<_> = self.pods.now.values().cloned().collect();
-        list::rows(&runs, &PlaceholdersByName::of(&sets, &pods), config)
+        let placeholders = PlaceholdersByName::of(self.sets.now.values(), self.pods.now.values());
+        list::rows(self.runs.now.values(), &placeholders, config)
     }
 }
 
-impl<K: Resource> ObjectsByName<K> {
-    /// Whether the objects changed.
-    fn take(&mut self, event: Event<K>) -> bool {
+impl<T> ObjectsByName<T> {
+    /// Whether the objects changed. `keep` returns the kept part of an object.
+    fn take<K: Resource>(&mut self, event: Event<K>, keep: fn(K) -> Option<T>) -> bool {
         let is_change = !matches!(event, Event::Init | Event::InitApply(_));
+        let put = |objects: &mut BTreeMap<_, _>, object: K| {
+            let name = full_name(object.meta());
+            match keep(object) {
+                Some(kept) => objects.insert(name, kept),
+                None => objects.remove(&name),
+            }
+        };
         match event {
-            Event::Apply(object) => drop(self.now.insert(full_name(object.meta()), object)),
+            Event::Apply(object) => drop(put(&mut self.now, object)),
             Event::Delete(object) => drop(self.now.remove(&full_name(object.meta()))),
             Event::Init => self.coming.clear(),
-            Event::InitApply(object) => drop(self.coming.insert(full_name(object.meta()), object)),
+            Event::InitApply(object) => drop(put(&mut self.coming, object)),
             Event::InitDone => {
                 self.now = std::mem::take(&mut self.coming);
                 self.listed = true;

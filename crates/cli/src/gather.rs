@@ -216,13 +216,15 @@ pub(crate) async fn live_pods(server: &Server, namespace: &str) -> PartialPods {
             pods,
             errors: Vec::new(),
         },
-        Err(error) => PartialPods {
-            pods: server
-                .within::<Pod>(namespace)
-                .list(live())
-                .await
-                .unwrap_or_default(),
-            errors: vec![error],
+        Err(error) => match server.within::<Pod>(namespace).list(live()).await {
+            Ok(pods) => PartialPods {
+                pods,
+                errors: vec![error],
+            },
+            Err(other) => PartialPods {
+                pods: Vec::new(),
+                errors: vec![error, other],
+            },
         },
     }
 }
@@ -252,19 +254,17 @@ pub(crate) async fn alike(server: &Server, namespace: &str, name: &str) -> Vec<S
     let here = server.within::<PipelineRun>(namespace);
     let same = ListParams::default().fields(&format!("metadata.name={name}"));
     let everywhere = server.reach::<PipelineRun>(None);
-    let (here, everywhere) = join!(here.list(ListParams::default()), everywhere.list(same));
-    let elsewhere = everywhere.unwrap_or_default().into_iter().filter_map(|run| {
-        let other = run.metadata.namespace?;
-        (other != namespace).then(|| format!("{name} in namespace {other}"))
-    });
-    let names: Vec<_> = here
-        .unwrap_or_default()
-        .iter()
-        .map(ResourceExt::name_any)
-        .collect();
-    closest(&names, name)
+    let elsewhere = |run: PipelineRun| {
+        let other = run.metadata.namespace.filter(|other| other != namespace)?;
+        Some(format!("{name} in namespace {other}"))
+    };
+    let (names, elsewhere) = join!(
+        here.collect(ListParams::default(), |run| run.metadata.name),
+        everywhere.collect(same, elsewhere)
+    );
+    closest(&names.unwrap_or_default(), name)
         .into_iter()
-        .chain(elsewhere)
+        .chain(elsewhere.unwrap_or_default())
         .take(SUGGESTED)
         .collect()
 }

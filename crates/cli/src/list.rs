@@ -4,7 +4,7 @@ use crate::args::Column;
 use crate::observe::observation;
 use crate::state::State;
 use crate::table;
-use crate::view::{PipelineRun, PlaceholderObjects, RunView, full_name};
+use crate::view::{PlaceholderObjects, RunView, full_name};
 use crate::words::{after, age};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::StatefulSet;
@@ -63,10 +63,15 @@ pub(crate) struct PlaceholdersByName<'a> {
 }
 
 impl<'a> PlaceholdersByName<'a> {
-    pub(crate) fn of(sets: &'a [StatefulSet], pods: &'a [Pod]) -> Self {
+    pub(crate) fn of(
+        sets: impl IntoIterator<Item = &'a StatefulSet>,
+        pods: impl IntoIterator<Item = &'a Pod>,
+    ) -> Self {
+        let sets = sets.into_iter().map(|set| (full_name(&set.metadata), set));
+        let pods = pods.into_iter().map(|pod| (full_name(&pod.metadata), pod));
         Self {
-            sets: sets.iter().map(|set| (full_name(&set.metadata), set)).collect(),
-            pods: pods.iter().map(|pod| (full_name(&pod.metadata), pod)).collect(),
+            sets: sets.collect(),
+            pods: pods.collect(),
         }
     }
 
@@ -80,25 +85,24 @@ impl<'a> PlaceholdersByName<'a> {
 }
 
 /// The rows of these runs, sorted by namespace and name. `config` is the configuration, if it could be read.
-pub(crate) fn rows(
-    runs: &[PipelineRun],
+pub(crate) fn rows<'a>(
+    views: impl Iterator<Item = &'a RunView> + Clone,
     placeholders: &PlaceholdersByName<'_>,
     config: Option<&Config>,
 ) -> Vec<Row> {
-    let views: Vec<_> = runs.iter().filter_map(RunView::of).collect();
-    let positions = positions(&views, placeholders, config);
+    let positions = positions(views.clone(), placeholders, config);
     let row = |view: &RunView| Row {
         position: positions.get(&view.run.key.uid).copied(),
         ..row(view, &placeholders.of_run(view), config)
     };
-    let mut rows: Vec<_> = views.iter().map(row).collect();
+    let mut rows: Vec<_> = views.map(row).collect();
     rows.sort_by(|one, other| (&one.namespace, &one.name).cmp(&(&other.namespace, &other.name)));
     rows
 }
 
 /// The positions of the runs that wait for a node among the runs of their kind, by UID.
-fn positions(
-    views: &[RunView],
+fn positions<'a>(
+    views: impl Iterator<Item = &'a RunView>,
     placeholders: &PlaceholdersByName<'_>,
     config: Option<&Config>,
 ) -> HashMap<String, usize> {
@@ -114,7 +118,7 @@ fn positions(
         let (kind, _) = member.waits?;
         Some((member.created, member.name, member.uid, kind))
     };
-    let mut waiting: Vec<_> = views.iter().filter_map(member).collect();
+    let mut waiting: Vec<_> = views.filter_map(member).collect();
     waiting.sort_by(|one, other| (one.0, &one.1).cmp(&(other.0, &other.1)));
     let mut counts = HashMap::<_, usize>::new();
     let position = |(_, _, uid, kind)| {

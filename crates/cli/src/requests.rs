@@ -18,6 +18,8 @@ use std::time::Duration;
 
 /// Objects per page of a list.
 const PAGE: u32 = 500;
+/// Runs per page. A run can have 1.5 MiB, and the Job `release-all` has 512 MiB.
+const PAGE_OF_RUNS: u32 = 50;
 
 /// The answer of a request, or the reason why there is none.
 pub(crate) type RequestResult<T> = Result<T, RequestError>;
@@ -199,20 +201,37 @@ where
     /// One object; `None` if it does not exist.
     pub(crate) async fn get(&self, name: &str) -> RequestResult<Option<K>> {
         let attributes = self.attributes("get", Some(name));
-        answer(self.limit, attributes, self.api.get_opt(name)).await
+        let call = async {
+            match self.api.get(name).await {
+                Err(Error::Api(status)) if self.is_absent(&status) => Ok(None),
+                found => found.map(Some),
+            }
+        };
+        answer(self.limit, attributes, call).await
+    }
+
+    /// Whether the object does not exist. A cluster without Tekton answers a request for a run with another 404; for other kinds, a
+    /// missing kind means the same as a missing object.
+    fn is_absent(&self, status: &Status) -> bool {
+        status.is_not_found() && (status.reason == "NotFound" || !self.is_of_runs())
+    }
+
+    fn is_of_runs(&self) -> bool {
+        self.attributes.resource.starts_with("pipelineruns.")
     }
 
     /// All objects that match, page by page.
     pub(crate) async fn list(&self, matching: ListParams) -> RequestResult<Vec<K>> {
-        self.collect(matching.limit(PAGE), Some).await
+        self.collect(matching, Some).await
     }
 
-    /// What `keep` keeps of each object that matches. `params` have the size of a page.
+    /// What `keep` keeps of each object that matches.
     pub(crate) async fn collect<T>(
         &self,
-        mut params: ListParams,
+        matching: ListParams,
         keep: impl Fn(K) -> Option<T>,
     ) -> RequestResult<Vec<T>> {
+        let mut params = matching.limit(if self.is_of_runs() { PAGE_OF_RUNS } else { PAGE });
         let mut found = Vec::new();
         loop {
             let attributes = self.attributes("list", None);
@@ -293,7 +312,7 @@ async fn answer<T>(
 pub(crate) fn request_error(attributes: RequestAttributes, error: &Error) -> RequestError {
     match error {
         Error::Api(status) if status.code == 403 => forbidden(attributes, &status.message),
-        Error::Api(status) if status.code == 404 && attributes.verb == "list" => {
+        Error::Api(status) if status.code == 404 && ["get", "list"].contains(&attributes.verb) => {
             RequestError::NotServed(attributes)
         }
         Error::Api(status) if is_change(attributes.verb, status) => RequestError::Changed(attributes),

@@ -10,7 +10,7 @@ use crate::requests::{RequestResult, Server};
 use crate::table;
 use crate::view::PipelineRun;
 use futures::{StreamExt, stream};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Pod;
 use placement::config::Config;
@@ -21,6 +21,8 @@ use std::process::ExitCode;
 struct Printer {
     layout: Layout,
     format: Output,
+    /// The time of the API server, less the time of this machine.
+    ahead: SignedDuration,
     config: Option<Config>,
     shown: BTreeMap<String, Row>,
     widths: Vec<usize>,
@@ -35,7 +37,7 @@ pub(crate) async fn watch(
     format: Output,
 ) -> RequestResult<ExitCode> {
     // A watch waits for long. This request soon fails if the API server is unavailable.
-    server.clock().await?;
+    let ahead = server.clock().await?.duration_since(Timestamp::now());
     let placeholders = Filter::labels(&placeholder_selector());
     let changes = stream::select_all([
         changes::<PipelineRun>(server, namespace, runs, Change::Run),
@@ -49,6 +51,7 @@ pub(crate) async fn watch(
     let mut printer = Printer {
         layout,
         format,
+        ahead,
         config: config.ok(),
         shown: BTreeMap::new(),
         widths: Vec::new(),
@@ -56,8 +59,7 @@ pub(crate) async fn watch(
     let mut known = CachedObjects::default();
     let mut changes = std::pin::pin!(changes);
     while let Some(change) = changes.next().await {
-        let is_changed = known.take(change?);
-        if is_changed && known.is_complete() && output::print(&printer.new_lines(&known)).is_err() {
+        if known.take(change?) && output::print(&printer.new_lines(&known)).is_err() {
             break;
         }
     }
@@ -132,7 +134,9 @@ impl Printer {
         if new_lines.is_empty() {
             return String::new();
         }
-        let now = Timestamp::now();
+        let now = Timestamp::now()
+            .saturating_add(self.ahead)
+            .unwrap_or(Timestamp::MAX);
         let heads = self.layout.heads();
         let cells: Vec<_> = new_lines.iter().map(|row| self.layout.cells(row, now)).collect();
         let head: Vec<String> = heads.iter().map(|head| (*head).to_owned()).collect();
@@ -172,6 +176,7 @@ mod tests {
         Printer {
             layout,
             format,
+            ahead: SignedDuration::ZERO,
             config: Some(Config::default()),
             shown: BTreeMap::new(),
             widths: Vec::new(),
@@ -186,10 +191,9 @@ mod tests {
         }
         known.take(Change::Pod(Box::new(Event::InitDone)));
         for run in runs {
-            known.take(Change::Run(Box::new(Event::InitApply(run.clone()))));
+            assert!(!known.take(Change::Run(Box::new(Event::InitApply(run.clone())))));
         }
-        assert!(!known.is_complete());
-        known.take(Change::Run(Box::new(Event::InitDone)));
+        assert!(known.take(Change::Run(Box::new(Event::InitDone))));
         known
     }
 
@@ -197,7 +201,6 @@ mod tests {
     fn a_row_comes_again_only_when_it_changes_and_the_heads_never() {
         let mut printer = printer(Output::Table);
         let mut known = known(&[run(&json!({}))], &[]);
-        assert!(known.is_complete());
         let first = printer.new_lines(&known);
         assert!(first.starts_with("NAME ") && first.contains("Held"), "{first}");
         assert_eq!(printer.new_lines(&known), "");

@@ -78,7 +78,7 @@ pub(crate) fn list(items: &[String], most: usize) -> String {
     }
 }
 
-/// Somebody else's sentence, with a full stop inside at most.
+/// A message of another component in quotation marks, without its full stop.
 pub(crate) fn quoted(text: &str) -> String {
     format!("\"{}\"", text.trim().trim_end_matches('.'))
 }

@@ -82,7 +82,8 @@ impl FakeApi {
         } = request;
         match method.as_str() {
             _ if has_part(path, self.state().forbidden) => forbidden(),
-            _ if has_part(path, self.state().not_served) => not_found(),
+            // The reason that kube gives to the text `404 page not found`.
+            _ if has_part(path, self.state().not_served) => failed(404, "Failed to parse error data"),
             "GET" if is_collection(path) && query.contains("watch=") => self.watch(path, query),
             "GET" if is_collection(path) => self.list(path, query),
             "GET" => self.get(path).map_or_else(not_found, |object| ok(&object)),

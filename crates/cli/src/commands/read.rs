@@ -8,7 +8,7 @@ use crate::filter::Filter;
 use crate::list::{Layout, PlaceholdersByName, Row};
 use crate::requests::RequestResult;
 use crate::target::Target;
-use crate::view::PipelineRun;
+use crate::view::{PipelineRun, RunView};
 use crate::{gather, list, nodes, output, watch};
 use k8s_openapi::api::core::v1::Node;
 use kube::api::ListParams;
@@ -34,14 +34,19 @@ pub(super) async fn list(cluster: &Cluster, args: &ListArgs) -> RequestResult<Ex
         wide: args.output == Output::Wide,
         headed: !args.no_headers,
     };
-    if args.watch {
-        return watch::watch(&cluster.server, namespace, &filter, layout, args.output).await;
-    }
     let server = &cluster.server;
     let runs = server.reach::<PipelineRun>(namespace);
+    if args.watch {
+        if let (Some(target), Some(namespace)) = (&target, namespace)
+            && runs.get(&target.name).await?.is_none()
+        {
+            return Ok(unknown(cluster, namespace, &target.name).await);
+        }
+        return watch::watch(server, namespace, &filter, layout, args.output).await;
+    }
     let (now, runs, (sets, pods), config) = join!(
         server.clock(),
-        runs.list(filter.list()),
+        runs.collect(filter.list(), |run| RunView::of(&run)),
         gather::placeholders(server, namespace),
         gather::config(server)
     );
@@ -50,7 +55,7 @@ pub(super) async fn list(cluster: &Cluster, args: &ListArgs) -> RequestResult<Ex
         sets.as_deref().unwrap_or_default(),
         pods.as_deref().unwrap_or_default(),
     );
-    let mut rows = list::rows(&runs, &placeholders, config.as_ref().ok());
+    let mut rows = list::rows(runs.iter(), &placeholders, config.as_ref().ok());
     if let Some(column) = args.sort_by {
         list::sort(&mut rows, column);
     }
@@ -146,6 +151,10 @@ pub(super) async fn nodes(cluster: &Cluster, args: &NodesArgs) -> RequestResult<
         }),
         gather::live_pods(server, &cluster.namespace)
     );
+    if let [_, error] = seen.errors.as_slice() {
+        // Without any pods, each node would be shown as free.
+        return Err(error.clone());
+    }
     let rows = nodes::rows(&found?, &seen.pods);
     notes(&seen.errors);
     if !seen.errors.is_empty() {

@@ -83,15 +83,14 @@ async fn end(
     let placeholder = Filter::name(&key.placeholder().pod());
     let mut changes = of_run(server, key, &placeholder);
     while let Some(change) = changes.next().await {
-        let is_changed = known.take(change?);
-        if !is_changed || !known.is_complete() {
+        if !known.take(change?) {
             continue;
         }
         let Some((view, placeholder)) = known.of_run(key) else {
             return Ok(End::Never("it was deleted".to_owned()));
         };
-        *state = State::of(&view, &placeholder);
-        if let Some(end) = end_of(condition, &view, &placeholder) {
+        *state = State::of(view, &placeholder);
+        if let Some(end) = end_of(condition, view, &placeholder) {
             return Ok(end);
         }
     }

@@ -5,9 +5,10 @@ mod admission;
 
 use self::admission::Outcome;
 use super::read::unknown;
-use super::{UNASKED, printed, refused};
+use super::{BAD, UNASKED, notes, printed, refused};
 use crate::args::{DisableArgs, DryRun, EnableArgs, ReleaseArgs};
 use crate::client::Cluster;
+use crate::doctor::manifests::CONTROLLER;
 use crate::gather::{placeholders, viewed};
 use crate::output;
 use crate::requests::writes::Writer;
@@ -18,8 +19,8 @@ use crate::view::{PipelineRun, PlaceholderObjects, RunView, is_live};
 use json_patch::jsonptr::PointerBuf;
 use json_patch::{AddOperation, PatchOperation};
 use k8s_openapi::NamespaceResourceScope;
-use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::api::ListParams;
 use kube::{Resource, ResourceExt};
 use placement::keys;
@@ -31,11 +32,8 @@ use std::fmt::Debug;
 use std::process::ExitCode;
 use std::time::Duration;
 
-const CONTROLLER: &str = "pod-affinity-controller";
 /// Replicas of the controller in the manifests.
 const REPLICAS: i32 = 2;
-/// Runs per page of a list. A run can have 1.5 MiB, and the Job `release-all` has 512 MiB.
-const PAGE: u32 = 50;
 /// How often an object that is changed in the meantime is read again.
 const TRIES: usize = 3;
 /// A controller finishes its last writes and gives up its Lease before it ends.
@@ -89,10 +87,7 @@ fn named(run: &Run) -> String {
 pub(super) async fn disable(cluster: &Cluster, args: &DisableArgs) -> RequestResult<ExitCode> {
     let writer = writer(cluster, args.dry_run);
     if !args.all_namespaces {
-        let switch = Switch::Exclude(cluster.namespace.clone());
-        admission::switch(writer, &args.install_namespace, &switch, "disabled").await?;
-        let labelled = ListParams::default().labels(keys::OPT_IN);
-        return start(writer, Some(&cluster.namespace), labelled, may_use_a_node).await;
+        return disable_namespace(cluster, writer, &args.install_namespace).await;
     }
     admission::switch(writer, &args.install_namespace, &Switch::AllOff, "disabled").await?;
     if !args.stop_controller {
@@ -102,11 +97,34 @@ pub(super) async fn disable(cluster: &Cluster, args: &DisableArgs) -> RequestRes
     until_stopped(writer, &args.install_namespace).await?;
     // A user may have removed the label of a held run while no controller ran.
     let all = ListParams::default();
-    let code = start(writer, None, all, Run::is_held_by_us).await?;
+    let started = start(writer, None, all, Run::is_held_by_us).await?;
     let (sets, pods) = placeholders(writer.server, None).await;
-    delete::<StatefulSet>(writer, &sets?).await?;
-    delete::<Pod>(writer, &pods?).await?;
-    Ok(code)
+    let deleted = [delete(writer, sets).await, delete(writer, pods).await];
+    Ok(ExitCode::from(deleted.into_iter().fold(started, u8::max)))
+}
+
+async fn disable_namespace(
+    cluster: &Cluster,
+    writer: Writer<'_>,
+    installation: &str,
+) -> RequestResult<ExitCode> {
+    if let Some(code) = missing_namespace(cluster).await {
+        return Ok(code);
+    }
+    let switch = Switch::Exclude(cluster.namespace.clone());
+    admission::switch(writer, installation, &switch, "disabled").await?;
+    until_used(writer).await;
+    let labelled = ListParams::default().labels(keys::OPT_IN);
+    let started = start(writer, Some(&cluster.namespace), labelled, may_use_a_node).await?;
+    Ok(ExitCode::from(started))
+}
+
+/// The answer if the namespace does not exist. The user may lack the right to get namespaces.
+async fn missing_namespace(cluster: &Cluster) -> Option<ExitCode> {
+    let namespace = &cluster.namespace;
+    let found = cluster.server.cluster::<Namespace>().get(namespace).await;
+    notes(found.as_ref().err());
+    matches!(found, Ok(None)).then(|| refused(&format!("there is no namespace {namespace}.")))
 }
 
 /// `enable`.
@@ -114,6 +132,8 @@ pub(super) async fn enable(cluster: &Cluster, args: &EnableArgs) -> RequestResul
     let writer = writer(cluster, args.dry_run);
     let switch = if args.all_namespaces {
         Switch::AllOn
+    } else if let Some(code) = missing_namespace(cluster).await {
+        return Ok(code);
     } else {
         Switch::Include(cluster.namespace.clone())
     };
@@ -138,32 +158,46 @@ fn may_use_a_node(run: &Run) -> bool {
     !run.done || run.strategy == Some(Strategy::IsolateAlways.to_string())
 }
 
-/// Releases held runs that meet the condition, and then opts out the others that do. A run that cannot be changed does not stop the
-/// others. A cluster from which Tekton was removed has no runs.
+/// Releases held runs that meet the condition, and then opts out the others that do. Returns the exit code. A cluster from which Tekton
+/// was removed has no runs.
 async fn start(
     writer: Writer<'_>,
     namespace: Option<&str>,
     runs: ListParams,
     condition: impl Fn(&Run) -> bool,
-) -> RequestResult<ExitCode> {
+) -> RequestResult<u8> {
     let all = writer.server.reach::<tekton::PipelineRun>(namespace);
     let keep = |found: tekton::PipelineRun| found.run().filter(&condition);
-    let mut code = ExitCode::SUCCESS;
-    let found = match all.collect(runs.limit(PAGE), keep).await {
+    let found = match all.collect(runs, keep).await {
         Err(RequestError::NotServed(_)) => Vec::new(),
         found => found?,
     };
     let (held, others): (Vec<_>, Vec<_>) = found.into_iter().partition(Run::is_held_by_us);
+    let mut code = 0;
     for run in held.into_iter().chain(others) {
-        match start_run(writer, run).await {
-            Ok(done) => done.into_iter().for_each(|done| tell(writer, &done)),
-            Err(error) => {
-                output::note(&format!("error: {error}"));
-                code = ExitCode::from(UNASKED);
+        code = code.max(reported(writer, start_run(writer, run).await));
+    }
+    Ok(code)
+}
+
+/// Prints what was done to an object, or the error, and returns the exit code. An object that cannot be changed does not stop the others.
+fn reported(writer: Writer<'_>, done: RequestResult<Option<String>>) -> u8 {
+    match done {
+        Ok(done) => {
+            if let Some(done) = done {
+                tell(writer, &done);
+            }
+            0
+        }
+        Err(error) => {
+            output::note(&format!("error: {error}"));
+            if matches!(error, RequestError::Changed(_)) {
+                BAD
+            } else {
+                UNASKED
             }
         }
     }
-    Ok(code)
 }
 
 /// Releases or opts out a run, and returns what was done; `None` for a run that has opted out or no longer exists.
@@ -217,13 +251,20 @@ async fn scale(
     Ok(true)
 }
 
-/// Waits until the API servers use the changed objects, because they could hold another run, and until the controller has ended,
-/// because it would create placeholders again. A pod on a dead node never ends, so the wait has a limit.
+/// Waits until the API servers use the changed objects. Before, they could hold another run.
+async fn until_used(writer: Writer<'_>) {
+    if writer.writes() {
+        tokio::time::sleep(SETTLED).await;
+    }
+}
+
+/// Waits until the controller has ended, because it would create placeholders again. A pod on a dead node never ends, so the wait has
+/// a limit.
 async fn until_stopped(writer: Writer<'_>, namespace: &str) -> RequestResult<()> {
     if !writer.writes() {
         return Ok(());
     }
-    tokio::time::sleep(SETTLED).await;
+    until_used(writer).await;
     let pods = writer.server.within::<Pod>(namespace);
     let selector = format!("{}={},{}=controller", keys::APP, keys::APP_NAME, keys::COMPONENT);
     let selected = || ListParams::default().labels(&selector);
@@ -242,17 +283,24 @@ async fn until_stopped(writer: Writer<'_>, namespace: &str) -> RequestResult<()>
     })
 }
 
-async fn delete<K>(writer: Writer<'_>, objects: &[K]) -> RequestResult<()>
+/// Deletes the objects. Returns the exit code.
+async fn delete<K>(writer: Writer<'_>, objects: RequestResult<Vec<K>>) -> u8
 where
     K: Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + Debug + DeserializeOwned,
 {
+    let objects = match objects {
+        Ok(objects) => objects,
+        Err(error) => return reported(writer, Err(error)),
+    };
+    let mut code = 0;
     for object in objects {
         let place: ResourceClient<K> = writer.server.within(&object.namespace().unwrap_or_default());
-        writer.delete(&place, &object.name_any(), object.uid()).await?;
+        let deleted = writer.delete(&place, &object.name_any(), object.uid()).await;
         let kind = K::kind(&()).to_lowercase();
-        tell(writer, &format!("{kind}/{} deleted", object.name_any()));
+        let done = deleted.map(|()| Some(format!("{kind}/{} deleted", object.name_any())));
+        code = code.max(reported(writer, done));
     }
-    Ok(())
+    code
 }
 
 /// Prints what was done, while the command continues.

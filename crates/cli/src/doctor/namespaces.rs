@@ -67,10 +67,9 @@ impl Tenants {
         let namespaces = snapshot.namespaces.iter().flatten();
         let labelled = namespaces.filter(|it| opts_in(value(it)));
         let mut found: BTreeMap<_, _> = labelled.map(|it| (it.name_any(), 0)).collect();
-        let runs = snapshot.runs.iter().flatten().filter_map(RunView::of);
-        for RunView { run, .. } in runs {
+        for RunView { run, .. } in snapshot.runs.iter().flatten() {
             if opts_in(run.opt_in.as_deref()) && !(run.done || run.child || run.managed_elsewhere) {
-                *found.entry(run.key.namespace).or_default() += 1;
+                *found.entry(run.key.namespace.clone()).or_default() += 1;
             }
         }
         Self(found)

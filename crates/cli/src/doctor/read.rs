@@ -9,7 +9,7 @@ use super::{Installation, Platform, Snapshot, config_of, placeholder, platform};
 use crate::admission::{Admission, Compared, Mechanism, Policy};
 use crate::gather::{is_waiting_task, placeholders};
 use crate::requests::{RequestAttributes, RequestError, RequestResult, ResourceClient, Server};
-use crate::view::PipelineRun;
+use crate::view::{PipelineRun, RunView};
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
@@ -50,7 +50,7 @@ pub(crate) async fn snapshot(
     let pending = ListParams::default()
         .labels(keys::GROUP)
         .fields("status.phase=Pending");
-    let namespaces = server.cluster::<Namespace>();
+    let (runs, namespaces) = (server.reach::<PipelineRun>(None), server.cluster::<Namespace>());
     let (installation, trial, rights, (sets, placeholders), waiting) = join!(
         Box::pin(installation(server, namespace.clone(), tekton)),
         Box::pin(self::trial(server, trial)),
@@ -62,7 +62,7 @@ pub(crate) async fn snapshot(
         get(server, &namespace, install::CONTROLLER_LEASE),
         get(server, &namespace, install::CERTIFICATE_SECRET),
         get(server, &namespace, install::CONFIG_MAP),
-        list(server, labelled()),
+        runs.collect(labelled(), |run| RunView::of(&run)),
         list(server, ListParams::default()),
         list(server, ListParams::default()),
         namespaces.list(labelled()),

@@ -19,15 +19,14 @@ const GRACE: Duration = Duration::from_secs(15);
 const LONG: Duration = Duration::from_mins(2);
 
 pub(super) fn runs(snapshot: &Snapshot) -> CheckResult {
-    let runs = RUNS.read(&snapshot.runs)?;
-    let views: Vec<_> = runs.iter().filter_map(RunView::of).collect();
+    let views = RUNS.read(&snapshot.runs)?;
     let well = format!(
         "{}; none waits for longer than it should.",
         count(views.len(), "labelled run")
     );
     let findings = [
-        overdue(snapshot, &views),
-        waiting(snapshot, &views),
+        overdue(snapshot, views),
+        waiting(snapshot, views),
         unschedulable_tasks(snapshot),
     ];
     Ok(RUNS.or_ok(findings.into_iter().flatten(), well))

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::admission::Compared;
-use crate::fixture::{at, forbidden, merged, not_served, object, placeholder, run, unschedulable};
+use crate::fixture::{at, forbidden, merged, not_served, object, placeholder, run, unschedulable, view};
 use crate::requests::RequestError;
 use k8s_openapi::ByteString;
 use runtime::certs::x509::{issue_ca, issue_leaf};
@@ -247,7 +247,7 @@ fn quotas_and_limits_of_other_pods_and_namespaces_are_ignored() {
     let mut snapshot = healthy();
     let done = json!({"metadata": {"namespace": "other"}, "status": {"conditions": [{"type": "Succeeded", "status": "True"}]}});
     let declined = json!({"metadata": {"namespace": "other", "labels": {placement::keys::OPT_IN: "false"}}});
-    snapshot.runs = Ok(vec![run(&json!({})), run(&done), run(&declined)]);
+    snapshot.runs = Ok(vec![view(&json!({})), view(&done), view(&declined)]);
     let mut scoped = quota("ci", "3");
     scoped.spec = Some(object(json!({"scopes": ["Terminating"]}), &json!({})));
     let mut selected = quota("ci", "3");
@@ -267,7 +267,7 @@ fn a_quota_that_rejects_terms_across_namespaces_is_a_warning() {
         &json!({}),
     ));
     snapshot.quotas = Ok(vec![scoped]);
-    snapshot.runs = Ok(vec![run(&json!({}))]);
+    snapshot.runs = Ok(vec![view(&json!({}))]);
     let text = problems(&snapshot);
     assert!(
         text.contains("isolated within their namespace only: ResourceQuota ci/tight"),
@@ -301,27 +301,27 @@ fn most(cpu: &str) -> LimitRange {
 
 problems_of! {
     a_quota_without_room_for_the_requests_of_a_placeholder: |snapshot| {
-        snapshot.runs = Ok(vec![run(&json!({}))]);
+        snapshot.runs = Ok(vec![view(&json!({}))]);
         let full = json!({"status": {"used": {"requests.cpu": "7980m"}}});
         snapshot.quotas = Ok(vec![object(serde_json::to_value(quota("ci", "2")).unwrap(), &full)]);
     };
     quotas_that_have_room: |snapshot| {
-        snapshot.runs = Ok(vec![run(&json!({})), run(&json!({"metadata": {"name": "next", "uid": "u2"}}))]);
+        snapshot.runs = Ok(vec![view(&json!({})), view(&json!({"metadata": {"name": "next", "uid": "u2"}}))]);
         let sets = json!({"status": {"hard": {"count/statefulsets.apps": "9"}, "used": {"count/statefulsets.apps": "4"}}});
         let sets = merged(serde_json::to_value(quota("team-a", "3")).unwrap(), &sets);
         snapshot.quotas = Ok(vec![quota("ci", "2"), object(sets, &json!({"status": {"hard": {"pods": null}}}))]);
     };
     a_placeholder_that_requests_more_than_the_maximum: |snapshot| {
-        snapshot.runs = Ok(vec![run(&json!({}))]);
+        snapshot.runs = Ok(vec![view(&json!({}))]);
         snapshot.config = map(&json!({"default-reserve": "cpu=4,memory=8Gi"}));
         snapshot.limits = Ok(vec![most("2")]);
     };
     a_quota_that_is_used_up: |snapshot| {
-        snapshot.runs = Ok(vec![run(&json!({}))]);
+        snapshot.runs = Ok(vec![view(&json!({}))]);
         snapshot.quotas = Ok(vec![quota("ci", "3")]);
     };
     a_placeholder_that_requests_less_than_the_minimum: |snapshot| {
-        snapshot.runs = Ok(vec![run(&json!({}))]);
+        snapshot.runs = Ok(vec![view(&json!({}))]);
         snapshot.limits = Ok(vec![least("100m")]);
     };
     namespaces_whose_label_has_an_unknown_value: |snapshot| {
@@ -428,7 +428,7 @@ problems_of! {
         snapshot.now = at(400);
         snapshot.lease = lease(&json!({"spec": {"renewTime": "2027-01-15T08:06:38.000000Z"}}));
         let waits = json!({"metadata": {"name": "waits", "uid": "w1"}});
-        snapshot.runs = Ok(vec![run(&json!({})), run(&waits)]);
+        snapshot.runs = Ok(vec![view(&json!({})), view(&waits)]);
         snapshot.placeholders = Ok(vec![placeholder("waits", "w1", None, &unschedulable("no node"))]);
         let task = json!({"metadata": {"namespace": "web", "name": "t-pod", "creationTimestamp": at(0).to_string(),
             "labels": {"tekton.dev/pipelineRun": "t"}}});
@@ -437,7 +437,7 @@ problems_of! {
     a_run_that_no_controller_releases: |snapshot| {
         snapshot.now = at(700);
         snapshot.lease = lease(&json!({"spec": {"renewTime": "2027-01-15T08:11:38.000000Z"}}));
-        snapshot.runs = Ok(vec![run(&json!({}))]);
+        snapshot.runs = Ok(vec![view(&json!({}))]);
     };
     a_user_without_rights: |snapshot| {
         snapshot.secret = Err(forbidden("get", "secrets"));
@@ -449,6 +449,31 @@ problems_of! {
         snapshot.installation.platform.flags = Err(forbidden("get", "configmaps"));
         snapshot.installation.deployments = Err(forbidden("list", "deployments.apps"));
     };
+}
+
+#[test]
+fn without_the_right_to_read_admission_an_installation_without_the_webhook_is_not_bad() {
+    let mut snapshot = healthy();
+    let Installation {
+        admission,
+        deployments,
+        ..
+    } = &mut snapshot.installation;
+    *deployments = Ok(vec![deployment("pod-affinity-controller", 2, 2)]);
+    for (_, found) in &mut admission.webhooks {
+        *found = Err(forbidden("get", "mutatingwebhookconfigurations"));
+    }
+    for policy in &mut admission.policies {
+        policy.found = Err(forbidden("get", "mutatingadmissionpolicies"));
+    }
+    snapshot.trial.run = Ok(run(&json!({"spec": {"status": null}})));
+    let findings = findings(&snapshot);
+    let bad: Vec<_> = findings.iter().filter(|it| it.level == Level::Bad).collect();
+    assert!(bad.is_empty(), "{bad:#?}");
+    let off = findings
+        .iter()
+        .find(|it| it.sentence.contains("may be switched off"));
+    assert_eq!(off.map(|it| it.level), Some(Level::Warning), "{findings:#?}");
 }
 
 #[test]

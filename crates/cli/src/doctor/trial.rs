@@ -291,6 +291,11 @@ impl DryRun {
                      `kubectl pod-affinity enable -n {namespace}`."
                 ),
             ),
+            Ok(false) if snapshot.installation.admission.is_unread() => self.check.warning(
+                format!("{ill} (dry run in namespace {namespace}): pod-affinity may be switched off in this namespace."),
+                "Run `doctor` again with the right to read webhook configurations and admission policies, or with -n in another \
+                 namespace.",
+            ),
             Ok(false) => self.check.bad(
                 format!("{ill} (dry run in namespace {namespace}): the API server does not {verb} {name}."),
                 remedy,

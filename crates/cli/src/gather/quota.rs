@@ -3,7 +3,6 @@
 use crate::doctor::read::tekton_namespace;
 use crate::facts::Facts;
 use crate::requests::{RequestResult, Server};
-use crate::view::{PipelineRun, RunView};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, ResourceQuota};
 use kube::ResourceExt;
@@ -30,14 +29,11 @@ pub(super) async fn quota(server: &Server, facts: &Facts) -> RequestResult<Quota
     if !statefulset_quota::are_counted(&quotas) {
         return Ok(Quota::default());
     }
-    let runs = server
-        .within::<PipelineRun>(namespace)
-        .list(ListParams::default())
+    let is_other = |other: &Run| other.has_part_in_quotas() && other.key.uid != run.key.uid;
+    let others = server
+        .within::<tekton::PipelineRun>(namespace)
+        .collect(ListParams::default(), |other| other.run().filter(is_other))
         .await?;
-    let others = runs.iter().filter_map(RunView::of).map(|view| view.run);
-    let others: Vec<_> = others
-        .filter(|other| other.has_part_in_quotas() && other.key.uid != run.key.uid)
-        .collect();
     let coschedule = coschedule(server).await;
     let has_assistants = |run: &Run| run.assistants(coschedule) > 0;
     if !has_assistants(run) && !others.iter().any(has_assistants) {

@@ -1,7 +1,7 @@
 //! Each state in one line, and the rows as each format shows them.
 
 use super::*;
-use crate::fixture::{UID, at, done, merged, placeholder, released, run, statefulset, unschedulable};
+use crate::fixture::{UID, at, done, merged, placeholder, released, statefulset, unschedulable, view};
 use placement::keys;
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ fn set(replicas: i32) -> StatefulSet {
 fn one(changes: &Value, sets: &[StatefulSet], pods: &[Pod]) -> Row {
     let config = Config::default();
     rows(
-        &[run(changes)],
+        [view(changes)].iter(),
         &PlaceholdersByName::of(sets, pods),
         Some(&config),
     )
@@ -101,9 +101,9 @@ fn a_row_is_data_too() {
 #[test]
 fn rows_are_sorted_by_namespace_and_name() {
     let named =
-        |namespace: &str, name: &str| run(&json!({"metadata": {"namespace": namespace, "name": name}}));
+        |namespace: &str, name: &str| view(&json!({"metadata": {"namespace": namespace, "name": name}}));
     let runs = [named("b", "x"), named("a", "z"), named("a", "y")];
-    let sorted = rows(&runs, &PlaceholdersByName::default(), None);
+    let sorted = rows(runs.iter(), &PlaceholdersByName::default(), None);
     let names: Vec<_> = sorted
         .iter()
         .map(|row| format!("{}/{}", row.namespace, row.name))
@@ -150,7 +150,7 @@ fn a_table_without_headers_has_rows_only() {
 fn a_run_that_waits_for_a_node_has_a_position_among_the_runs_of_its_kind_and_an_end_of_its_hold() {
     let waits = |name: &str, second: i64, changes: &Value| {
         let metadata = json!({"name": name, "uid": name, "creationTimestamp": at(second).to_string()});
-        run(&merged(json!({"metadata": metadata}), changes))
+        view(&merged(json!({"metadata": metadata}), changes))
     };
     let of_pool = json!({"spec": {"taskRunTemplate": {"podTemplate": {"nodeSelector": {"pool": "ci"}}}}});
     let over_cap = json!({"metadata": {"annotations": {keys::HOLD: "over-cap"}}});
@@ -159,11 +159,15 @@ fn a_run_that_waits_for_a_node_has_a_position_among_the_runs_of_its_kind_and_an_
         waits("a", 5, &over_cap),
         waits("b", 1, &json!({})),
         waits("of-pool", 2, &of_pool),
-        run(&released()),
+        view(&released()),
     ];
-    let unknown = rows(&runs, &PlaceholdersByName::default(), None);
+    let unknown = rows(runs.iter(), &PlaceholdersByName::default(), None);
     assert!(unknown.iter().all(|row| row.hold_ends.is_none()));
-    let rows = rows(&runs, &PlaceholdersByName::default(), Some(&Config::default()));
+    let rows = rows(
+        runs.iter(),
+        &PlaceholdersByName::default(),
+        Some(&Config::default()),
+    );
     let cells = rows
         .iter()
         .map(|row| (row.name.as_str(), row.position, row.hold_ends));

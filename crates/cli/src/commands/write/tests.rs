@@ -3,7 +3,6 @@
 use super::*;
 use crate::admission::Policy;
 use crate::args::{Caller, Verb, parse};
-use crate::commands::BAD;
 use crate::doctor::manifests;
 use crate::doctor::read::admission_kind;
 use crate::fake_api::{AsCluster, FakeApi, run_path};
@@ -61,6 +60,7 @@ fn policies(api: &FakeApi) -> Vec<Value> {
 
 fn without_admission() -> FakeApi {
     let api = FakeApi::default();
+    api.put("/api/v1/namespaces/ci", json!({"metadata": {"name": "ci"}}));
     let named = |name: &str| json!({"metadata": {"name": name, "uid": format!("uid-of-{name}")}});
     let users = json!({"metadata": {"annotations": null}});
     for (name, changes) in [("held", json!({})), ("running", released()), ("users", users)] {
@@ -117,6 +117,12 @@ async fn a_run_that_pod_affinity_does_not_hold_is_not_released() {
         assert_eq!(code, Ok(ExitCode::from(BAD)), "{name}");
     }
     assert!(api.writes().is_empty());
+    api.stop_serving("pipelineruns");
+    let without_tekton = done(&api, "release held").await;
+    assert!(
+        matches!(without_tekton, Err(RequestError::NotServed(_))),
+        "{without_tekton:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -265,6 +271,40 @@ async fn a_missing_object_does_not_stop_the_others_from_being_switched_off() {
     );
     assert_eq!(api.writes(), ["PATCH held"]);
     assert_eq!(done(&api, "enable -A").await, Ok(ExitCode::from(BAD)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_cannot_be_deleted_does_not_stop_the_others() {
+    let api = cluster();
+    api.forbid("statefulsets");
+    assert_eq!(
+        done(&api, "disable -A --stop-controller").await,
+        Ok(ExitCode::from(UNASKED))
+    );
+    assert_eq!(api.get("/api/v1/namespaces/ci/pods/p"), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_that_does_not_exist_is_not_switched() {
+    let api = cluster();
+    api.delete("/api/v1/namespaces/ci");
+    for line in ["disable -n ci", "enable -n ci"] {
+        assert_eq!(done(&api, line).await, Ok(ExitCode::from(BAD)), "{line}");
+    }
+    assert!(api.writes().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_is_held_before_the_switch_takes_effect_is_released() {
+    let api = cluster();
+    let later = async {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let metadata = json!({"metadata": {"name": "later", "uid": "uid-of-later"}});
+        api.put(&run_path("later"), serde_json::to_value(run(&metadata)).unwrap());
+    };
+    let (code, ()) = tokio::join!(done(&api, "disable -n ci"), later);
+    assert_eq!(code, Ok(ExitCode::SUCCESS));
+    assert_eq!(status(&api, "later"), Value::Null);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,5 +1,5 @@
 //! A proxy between the API server and our controllers, or the scheduler, that injects faults on request: it delays or refuses
-//! requests, cuts watches and lets them fall silent.
+//! requests, cuts watches, and keeps watches open without data.
 //!
 //! The proxy terminates TLS, because the fault depends on the request, and forwards requests and streams unchanged, the caller's
 //! token included. The proxy has its own thread, so that a testbed can outlive the test that created the proxy.
@@ -123,7 +123,7 @@ impl Faults {
         self.switch.interruption.send_replace(Interruption::Cut);
     }
 
-    /// Lets every open response fall silent: it sends no more data, and does not end.
+    /// Keeps every open response open without more data.
     pub fn silence(&self) {
         self.switch.interruption.send_replace(Interruption::Silence);
     }

@@ -135,7 +135,7 @@ mod tests {
     use super::*;
     use std::io::{Read, Write};
 
-    /// A replica that says its name to whoever connects, and is ready or not.
+    /// A replica that sends its name on each connection, and is ready or not.
     fn replica(name: &'static str, ready: bool) -> Replica {
         let answer = if ready {
             "HTTP/1.0 200 OK\r\n\r\n"

@@ -84,7 +84,7 @@ async fn fail_open_lets_labelled_runs_pass_when_no_webhook_answers() {
     kill_webhooks(&bed);
     let run = RunSpec::diamond("default", "run").opted_in("true").ending("hang");
     let made = crate::support::runs::create(&bed, &run).await;
-    assert!(made.data["spec"].get("status").is_none(), "nobody holds it");
+    assert!(made.data["spec"].get("status").is_none(), "the run is not held");
     until_event(&bed, &run, "LabelledTooLate").await;
     let_end_once_bound(&bed, [&run], &["fetch"]).await;
     let done = bed.until_succeeded(&run, SOON).await.unwrap();
@@ -103,7 +103,7 @@ async fn install(bed: &Testbed, objects: Vec<Value>) -> Installed {
     .unwrap()
 }
 
-/// As whoever installs does it, less the Deployments: the testbed runs the processes itself.
+/// Applies the objects as a user does, except the Deployments: the testbed runs the processes itself.
 fn apply(bed: &Testbed, mut objects: Vec<Value>) {
     objects.retain(|object| object["kind"] != "Deployment");
     let file = file(bed, "objects", &objects);
@@ -220,7 +220,7 @@ async fn with_a_ca_of_ones_own_its_certificates_serve_and_the_controller_leaves_
     assert_eq!(
         before[1..],
         versions(&client).await[1..],
-        "nobody else writes caBundle"
+        "only the keeper of the certificates writes caBundle"
     );
 }
 

@@ -1,5 +1,5 @@
-//! The roles in config/ against the API server's own record of what our processes asked for: nothing is lacking, and
-//! nothing is there that nobody needs.
+//! The roles in config/ against the API server's own record of what our processes asked for: each request is allowed,
+//! and each rule is used.
 
 use crate::auto_reserve;
 use crate::kept_nodes::kept_nodes;

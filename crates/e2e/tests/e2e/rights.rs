@@ -72,7 +72,7 @@ fn granted(account: &str, namespace: &str) -> BTreeSet<Grant> {
 #[e2e_test(webhook)]
 async fn each_account_may_do_what_its_roles_say_and_nothing_else() {
     let bed = &installed().await;
-    // The last are those of placeholders, and of whatever else runs in either namespace.
+    // The last accounts are those of placeholders and of other pods in both namespaces.
     for (home, account) in [
         (NAMESPACE, "pod-affinity-webhook"),
         (NAMESPACE, "pod-affinity-controller"),
@@ -143,8 +143,8 @@ async fn requests_beyond_a_role_are_refused() {
     ));
 }
 
-/// As the second column of SECURITY.md names a resource; whose group it is of matters to nobody there.
-fn told(resource: &str) -> &str {
+/// The name of a resource in the second column of SECURITY.md, which has no API group.
+fn documented(resource: &str) -> &str {
     match resource {
         "mutatingwebhookconfigurations" => "webhook configuration",
         "pods/resize" => resource,
@@ -179,8 +179,8 @@ fn table() -> BTreeSet<(String, String, BTreeSet<String>)> {
             .collect();
         let resource = known
             .iter()
-            .filter(|resource| row[1].contains(told(resource)))
-            .max_by_key(|resource| told(resource).len());
+            .filter(|resource| row[1].contains(documented(resource)))
+            .max_by_key(|resource| documented(resource).len());
         let resource = resource.unwrap_or_else(|| panic!("no role has the right of the row {row:?}"));
         found.insert((process.clone(), resource.clone(), verbs));
     }

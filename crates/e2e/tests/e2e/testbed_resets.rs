@@ -33,9 +33,9 @@ async fn a_watch_that_reconnects_during_a_reset_misses_no_deletion() {
     let all = async {
         let (name, seen) = next_deletion(&mut first).await;
         gone.insert(name);
-        let mut anew = maps.watch(&watch, &seen).await.unwrap().boxed();
+        let mut second = maps.watch(&watch, &seen).await.unwrap().boxed();
         while gone != names {
-            gone.insert(next_deletion(&mut anew).await.0);
+            gone.insert(next_deletion(&mut second).await.0);
         }
     };
     let heard = tokio::time::timeout(SOON, all).await;
